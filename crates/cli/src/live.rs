@@ -107,7 +107,8 @@ pub(crate) fn since(text: &str) -> Result<Since, String> {
 }
 
 impl TapArgs {
-    fn is_given(&self) -> bool {
+    /// Whether any of these options was given.
+    pub(crate) fn is_given(&self) -> bool {
         let is_reader = self.since.is_some() || self.policy.is_some() || self.reconnect;
         is_reader || self.socket.is_some() || !self.label.is_empty()
     }

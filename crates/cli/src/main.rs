@@ -14,6 +14,7 @@ mod doctor;
 #[cfg(test)]
 mod documents;
 mod escape;
+mod everyday;
 mod extcap;
 mod files;
 mod filter;
@@ -102,6 +103,9 @@ Examples:
 enum Command {
     /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
     Capture(Box<capture::CaptureArgs>),
+    /// Summarise capture files: packets, rates, order, protocols, hosts.
+    #[command(after_help = everyday::info::EXAMPLES)]
+    Info(Box<everyday::info::InfoArgs>),
     /// Record packets for days into a store of bounded size, indexed while it is written.
     #[command(after_help = store::RECORD_EXAMPLES)]
     Record(Box<store::RecordArgs>),
@@ -195,6 +199,7 @@ fn main() -> ExitCode {
             args.netns = args.netns.take().or(args.container.take());
             capture::run(&args)
         }
+        Command::Info(args) => everyday::info::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::Record(mut args) => {

@@ -28,6 +28,7 @@ mod time;
 mod transport;
 mod tunnel;
 
+pub use app::service::service_name;
 pub use names::{HostLookup, HostNames, Services};
 pub use options::{HexStyle, Options, Precision, TimeStyle};
 pub use printer::Printer;

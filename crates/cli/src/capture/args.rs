@@ -12,6 +12,7 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::container;
 use crate::destinations::ReceiverArgs;
+use crate::everyday::OwnOutput;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
 use crate::strict::StrictArgs;
@@ -285,6 +286,9 @@ pub(crate) struct CaptureArgs {
     /// The output is Wireshark's pipe: its reader leaves when it has enough, and shows as errors all that is said.
     #[arg(skip)]
     pub(crate) is_for_wireshark: bool,
+    /// The only output, in place of a file and lines: the stage of a command that is a capture of its own.
+    #[arg(skip)]
+    pub(crate) own_output: Option<OwnOutput>,
 }
 
 impl CaptureArgs {
@@ -303,7 +307,7 @@ impl CaptureArgs {
     /// Whether packets are printed, as text or JSON.
     pub(super) fn prints(&self) -> bool {
         let wants_result = (self.fpl_memory || self.verify) && !self.json;
-        let writes = self.write.is_some() || self.arrow.arrow;
+        let writes = self.write.is_some() || self.arrow.arrow || self.own_output.is_some();
         !self.count && (self.print || !writes && !wants_result)
     }
 

@@ -23,6 +23,7 @@ use super::args::{CaptureArgs, ColorArg, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
 use crate::args::FormatArg;
+use crate::everyday::OwnOutput;
 use crate::output::{self, CountOutput};
 use crate::privileges::PipeOpener;
 use crate::session::clocks;
@@ -51,6 +52,9 @@ pub(super) fn open(
         outputs.push(Box::new(store::open_output(&directory, settings, &interfaces, identity)?));
     } else if args.write.is_some() && args.written_receiver().is_none() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
+    }
+    if let Some(stage) = args.own_output.as_ref().and_then(OwnOutput::take) {
+        outputs.push(stage);
     }
     if args.arrow.arrow {
         outputs.push(arrow(args, input.is_live)?);

@@ -20,6 +20,7 @@ mod flow_keys;
 mod fpl;
 mod generate;
 mod host_names;
+mod info;
 mod laws;
 mod manual;
 mod metrics;

@@ -3,7 +3,19 @@
 //! If both ports have a service, the first of the two in this table holds: down to the mark, that is the order in which
 //! tcpdump asks (print-tcp.c, print-udp.c). Services below the mark are known to JSON only.
 
+use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+
 use super::{bfd, nfs};
+
+/// The name of the service between two ports of a transport, if text or JSON know it. TLS and others that tell
+/// themselves by their first bytes are not among them.
+pub fn service_name(protocol: u8, source: u16, destination: u16) -> Option<&'static str> {
+    match protocol {
+        TCP => TcpService::of(source, destination).map(TcpService::name),
+        UDP => UdpService::of(source, destination).map(UdpService::name),
+        _ => None,
+    }
+}
 
 /// A service over TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,6 +46,29 @@ impl TcpService {
     /// The service of a segment between two ports.
     pub(crate) fn of(source: u16, destination: u16) -> Option<TcpService> {
         first(TcpService::of_port(source), TcpService::of_port(destination))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            TcpService::Telnet => "telnet",
+            TcpService::Smtp | TcpService::Submission => "smtp",
+            TcpService::Whois => "whois",
+            TcpService::Bgp => "bgp",
+            TcpService::Redis => "redis",
+            TcpService::Ssh => "ssh",
+            TcpService::OpenFlow => "openflow",
+            TcpService::Ftp => "ftp",
+            TcpService::Http => "http",
+            TcpService::Rtsp => "rtsp",
+            TcpService::Rpki => "rpki",
+            TcpService::Ldp => "ldp",
+            TcpService::Dns => "dns",
+            TcpService::Nfs => "nfs",
+            TcpService::Pop3 => "pop3",
+            TcpService::Imap => "imap",
+            TcpService::Sip => "sip",
+            TcpService::Irc => "irc",
+        }
     }
 
     fn of_port(port: u16) -> Option<TcpService> {
@@ -111,6 +146,43 @@ impl UdpService {
             _ => None,
         });
         first(UdpService::of_port(source), of_destination)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            UdpService::Nfs => "nfs",
+            UdpService::Dns => "dns",
+            UdpService::MulticastDns => "mdns",
+            UdpService::Tftp => "tftp",
+            UdpService::Dhcp => "dhcp",
+            UdpService::Isakmp => "isakmp",
+            UdpService::IpsecTraversal => "udpencap",
+            UdpService::Rip => "rip",
+            UdpService::Snmp => "snmp",
+            UdpService::Ntp => "ntp",
+            UdpService::Kerberos => "kerberos",
+            UdpService::L2tp => "l2tp",
+            UdpService::RipNg => "ripng",
+            UdpService::Dhcpv6 => "dhcpv6",
+            UdpService::Babel => "babel",
+            UdpService::Hsrp => "hsrp",
+            UdpService::Radius => "radius",
+            UdpService::Ldp => "ldp",
+            UdpService::Olsr => "olsr",
+            UdpService::LspPing => "mpls-echo",
+            UdpService::Bfd => "bfd",
+            UdpService::Sflow => "sflow",
+            UdpService::Sip => "sip",
+            UdpService::Syslog => "syslog",
+            UdpService::Vxlan => "vxlan",
+            UdpService::Geneve => "geneve",
+            UdpService::Lisp => "lisp",
+            UdpService::VxlanGpe => "vxlan-gpe",
+            UdpService::Ptp => "ptp",
+            UdpService::Llmnr => "llmnr",
+            UdpService::GtpU => "gtp",
+            UdpService::Quic => "quic",
+        }
     }
 
     /// The service of the other port, where one port is NFS's.

@@ -1,0 +1,154 @@
+//! Commands of every day: `info` and its like. Each is a capture whose packets go to one stage, and the stage prints
+//! what it found.
+//!
+//! ```text
+//! InputArgs --> CaptureArgs: sources, filter, rights, signals, account --packets--> the command's stage --> text, JSON
+//! ```
+
+pub(crate) mod info;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Arg, Args};
+use jiff::tz::TimeZone;
+use tapline_graph::Stage;
+use tapline_store::moments::learn_zone;
+use tapline_syntax::units::count_in;
+
+use crate::args::{LanguageArgs, parse_duration};
+use crate::capture::{self, CaptureArgs};
+use crate::container;
+use crate::live::TapArgs;
+use crate::stored::PastArgs;
+use crate::strict::StrictArgs;
+
+/// Options whose place is the long help: the short one fits a screen.
+const RARE: &[&str] = &[
+    "since",
+    "policy",
+    "reconnect",
+    "label",
+    "socket",
+    "from",
+    "to",
+    "follow",
+    "max_read",
+    "name",
+    "scoped",
+    "ipv6_extensions",
+    "strict",
+    "netns",
+    "container",
+    "relinquish_privileges",
+];
+
+/// Leaves rare options out of the short help.
+pub(crate) fn brief(arg: Arg) -> Arg {
+    let is_rare = RARE.contains(&arg.get_id().as_str());
+    if is_rare { arg.hide_short_help(true) } else { arg }
+}
+
+/// Packets to look at, and for how long.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct SessionArgs {
+    /// Capture in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
+    netns: Option<String>,
+    /// Capture in the network of this container: its name, its pod's, or the beginning of its identifier.
+    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with = "netns")]
+    container: Option<String>,
+    #[command(flatten)]
+    past: PastArgs,
+    #[command(flatten)]
+    tap: TapArgs,
+    /// Stop after this many packets.
+    #[arg(short = 'c', value_name = "N", value_parser = count_in::<u64>(1..))]
+    count: Option<u64>,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<Duration>,
+    #[command(flatten)]
+    language: LanguageArgs,
+    #[command(flatten)]
+    strict: StrictArgs,
+    /// Run as this user once all is open. Default for root: the caller of sudo.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
+    relinquish_privileges: Option<String>,
+}
+
+impl SessionArgs {
+    /// Refuses options of captures where files are read as a whole.
+    pub(crate) fn check_files(&self) -> Result<()> {
+        let is_live = self.netns.is_some() || self.container.is_some() || self.tap.is_given();
+        if is_live || self.count.is_some() || self.duration.is_some() {
+            bail!(
+                "files are read whole: -c, --duration, --netns and options of tap: are for -i, tap: and store:"
+            );
+        }
+        self.past.check_unused()
+    }
+}
+
+/// The packets of a command: interfaces or files, and a filter.
+pub(crate) struct Input<'a> {
+    pub(crate) interfaces: &'a [String],
+    pub(crate) files: &'a [PathBuf],
+    pub(crate) filter: &'a [String],
+}
+
+/// Runs a capture whose packets go to `stage`. With `json` the account is the last line of standard output.
+pub(crate) fn capture(
+    session: &SessionArgs,
+    input: &Input<'_>,
+    json: bool,
+    stage: Box<dyn Stage>,
+) -> Result<ExitCode> {
+    // Later the zone's file can no longer be read.
+    learn_zone();
+    let _ = TimeZone::system();
+    capture::run(&CaptureArgs {
+        interface: input.interfaces.to_vec(),
+        read: input.files.to_vec(),
+        merge: input.files.len() > 1,
+        filter: input.filter.to_vec(),
+        past: session.past.clone(),
+        tap: session.tap.clone(),
+        netns: session.netns.clone().or(session.container.clone()),
+        count_packets: session.count,
+        duration: session.duration,
+        language: session.language,
+        strict: session.strict,
+        relinquish_privileges: session.relinquish_privileges.clone(),
+        json,
+        // Results are for somebody who waits for them.
+        packet_buffered: true,
+        own_output: Some(OwnOutput::new(stage)),
+        ..CaptureArgs::without_arguments()
+    })
+}
+
+/// The stage of a command, on its way into a capture.
+#[derive(Clone)]
+pub(crate) struct OwnOutput(Arc<Mutex<Option<Box<dyn Stage>>>>);
+
+impl OwnOutput {
+    fn new(stage: Box<dyn Stage>) -> OwnOutput {
+        OwnOutput(Arc::new(Mutex::new(Some(stage))))
+    }
+
+    /// The stage, once.
+    pub(crate) fn take(&self) -> Option<Box<dyn Stage>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for OwnOutput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnOutput")
+    }
+}
