@@ -9,10 +9,14 @@ use tapline_daemon::Rules;
 use tapline_filter::Options;
 use tapline_testkit::documents::{self, Block, Document};
 
-/// Each command line of `tapline` in a code block or in the examples of --help: where it stands, and its words.
+/// Each command line of `tapline` in a code block or in the examples of -h and --help: where it stands, and its words.
 fn command_lines() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     examples_of_help(&crate::Cli::command(), &mut found);
+    for (path, text) in crate::help::SCREENS {
+        let lines = text.lines().map(|line| (line, documents::command(line, "tapline")));
+        found.extend(lines.filter_map(|(line, words)| Some((format!("{path} -h: {line}"), words?))));
+    }
     for document in documents::all() {
         for block in document.blocks().into_iter().filter(|block| block.kind != "picture") {
             let lines = block.lines.iter().enumerate();

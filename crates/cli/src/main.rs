@@ -21,6 +21,7 @@ mod filter;
 mod flows;
 mod fpl;
 mod generate;
+mod help;
 mod interfaces;
 mod live;
 mod manual;
@@ -81,23 +82,23 @@ fn after_help() -> String {
 
 const TOP_EXAMPLES: &str = "\
 Examples:
-  tapline interfaces                                  interfaces, and the programs that capture there
-  tapline doctor                                      causes of lost, altered or delayed packets, and their remedy
+  tapline interfaces                                  interfaces, and who captures there
+  tapline doctor                                      causes of losses, and their remedy
   tapline capture -i eth0 -n 'tcp port 443'           look at traffic
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: the busiest flows
   tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
-  tapline collect-flows --listen udp://:4739          flows of routers and probes: IPFIX, NetFlow, sFlow
-  tapline watch -i eth0 --rules rules.toml            events by rules: scans, new hosts, silence, losses
-  tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
+  tapline collect-flows --listen udp://:4739          flows of routers: IPFIX, NetFlow, sFlow
+  tapline watch -i eth0 --rules rules.toml            events by rules: scans, new hosts, losses
+  tapline generate -w imix.pcap size=imix count=1M    packets by recipe
   tapline filter explain 'vlan and tcp port 80'       a filter, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
-  tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
-  tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
-  tapline metrics --listen 127.0.0.1:9477             counters and losses of all captures, for Prometheus
-  tapline top                                         running captures and graphs, stage by stage
-  tapline profile -r trace.pcapng 'udp'               the cost of a packet here, component by component";
+  tapline serve -i eth0 --name office                 for many readers: capture -i tap:office
+  tapline record -i eth0 --to /srv/store --size 80%   keep packets for days, for tapline find
+  tapline metrics --listen 127.0.0.1:9477             counters and losses, for Prometheus
+  tapline top                                         who talks to whom, in the terminal
+  tapline profile -r trace.pcapng 'udp'               the cost of a packet, by component";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -121,7 +122,7 @@ enum Command {
     /// Meter flows, and export them to collectors as IPFIX or NetFlow, or show the largest.
     #[command(after_help = probe::EXAMPLES)]
     Probe(Box<probe::ProbeArgs>),
-    /// Collect flows from routers and probes (IPFIX, NetFlow v5 and v9, sFlow), and export them or show the largest.
+    /// Collect flows from routers and probes: IPFIX, NetFlow v5 and v9, sFlow; export them, or show the largest.
     #[command(after_help = collect_flows::EXAMPLES)]
     CollectFlows(Box<collect_flows::CollectArgs>),
     /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; tell events, record around them.
@@ -135,10 +136,10 @@ enum Command {
     Filter(filter::FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and the programs that capture there.
     Interfaces(interfaces::InterfacesArgs),
-    /// Find causes of lost, altered or delayed packets on this machine, rate them, and print or apply their remedy.
+    /// Find causes of lost, altered or delayed packets: rate them, and print or apply their remedy.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
-    /// Show the work of running tapline processes: packets, bits and cycles of each stage.
+    /// Show traffic, losses and costs in the terminal: hosts, flows, and the stages of running tapline processes.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
     /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
@@ -191,7 +192,8 @@ fn main() -> ExitCode {
         Ok(line) => line,
         Err(faults) => return configuration::tell_faults(&faults),
     };
-    let matches = line.get_matches_from(arguments);
+    let parsed = line.try_get_matches_from(&arguments);
+    let matches = parsed.unwrap_or_else(|error| help::exit(Cli::command(), &arguments, error));
     let is_json = asks_for_json(&matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {

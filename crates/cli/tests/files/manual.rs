@@ -9,7 +9,7 @@ use crate::support::{Finished, finish, program_or_skip, run, tapline};
 /// Commands that `tapline --help` lists.
 fn commands() -> BTreeSet<String> {
     let help = String::from_utf8(run(["--help"]).succeeded().stdout).unwrap();
-    let list = help.split("Commands:\n").nth(1).expect("a list of commands").split("\n\n").next().unwrap();
+    let list = help.split("Look:\n").nth(1).expect("groups of commands").split("Options:\n").next().unwrap();
     let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names
         .map(|line| line.split_whitespace().next().unwrap().to_owned())
