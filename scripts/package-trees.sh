@@ -29,9 +29,8 @@ program_tree() {
     ln -s ../../bin/tapline "$out/$1/usr/libexec/tapline/tapline-extcap"
     rm -rf "$pages/of" && mkdir "$pages/of"
     $RUNNER "$2" manual --pages "$pages/of"
-    for page in "$pages/of"/*; do
-        section=${page##*.}
-        gzip -9n <"$page" | put_text "$1" "usr/share/man/man$section/$(basename "$page").gz"
+    (cd "$pages/of" && find . -type f) | while read -r page; do
+        gzip -9n <"$pages/of/$page" | put_text "$1" "usr/share/man/$page.gz"
     done
     $RUNNER "$2" manual --completions bash | put_text "$1" usr/share/bash-completion/completions/tapline
     $RUNNER "$2" manual --completions zsh | put_text "$1" usr/share/zsh/vendor-completions/_tapline

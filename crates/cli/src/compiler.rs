@@ -13,6 +13,7 @@ use tapline_packet::Interface;
 use tapline_source::Error;
 
 use crate::args::LanguageArgs;
+use crate::mistakes::mistake;
 use crate::stored::UnfitLinkTypes;
 
 /// Compiles the texts of filters in a run.
@@ -120,7 +121,7 @@ pub(crate) fn filter_text(file: Option<&Path>, words: &[String]) -> Result<Strin
 
 /// Checks the grammar of a filter.
 pub(crate) fn check_filter(text: &str) -> Result<()> {
-    tapline_filter::parse(text).map(drop).map_err(|error| anyhow!("{}", error.render(text)))
+    tapline_filter::parse(text).map(drop).map_err(|error| mistake(error.render(text)))
 }
 
 /// Blanks what stands between a `#` and the end of its line, as tcpdump does in files. What is left keeps its place.

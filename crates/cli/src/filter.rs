@@ -12,8 +12,9 @@ use tapline_packet::LinkType;
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{FplArgs, LanguageArgs, SNAP_LEN};
-use crate::compiler::{filter_text, program_form};
+use crate::compiler::{check_filter, filter_text, program_form};
 use crate::fpl;
+use crate::mistakes::mistake;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -88,7 +89,10 @@ pub(crate) struct ExplainArgs {
 pub(crate) fn run(command: &FilterCommand) -> Result<()> {
     match command {
         FilterCommand::Explain(args) => explain(args),
-        FilterCommand::Bench(args) => tapline_measure::filter::run(&args.what, args.runs),
+        FilterCommand::Bench(args) => {
+            args.what.filter.iter().try_for_each(|text| check_filter(text))?;
+            tapline_measure::filter::run(&args.what, args.runs)
+        }
     }
 }
 
@@ -128,6 +132,6 @@ fn explain(args: &ExplainArgs) -> Result<()> {
     };
     match explained {
         Ok(explained) => Ok(io::stdout().write_all(explained.as_bytes())?),
-        Err(error) => bail!("{}", error.render(&text)),
+        Err(error) => Err(mistake(error.render(&text))),
     }
 }

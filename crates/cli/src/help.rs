@@ -8,6 +8,8 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{Command, Error};
 
+use crate::mistakes;
+
 /// What a command is for, in `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Look", &["capture", "top", "view", "run", "interfaces"]),
@@ -49,12 +51,15 @@ pub(crate) const SCREENS: [(&str, &str); 26] = [
 ];
 
 /// Ends the program with an error of the parser, which may ask for help.
-pub(crate) fn exit(program: Command, arguments: &[OsString], error: Error) -> ! {
+pub(crate) fn exit(program: Command, arguments: &[OsString], mut error: Error) -> ! {
     let asks_for_all = arguments.iter().any(|word| word == "--help" || word == "help");
     let shaped = match error.kind() {
         ErrorKind::DisplayHelp if asks_for_all => whole(program),
         ErrorKind::DisplayHelp | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => short(program),
-        _ => error.exit(),
+        _ => {
+            mistakes::advise(&program, arguments, &mut error);
+            error.exit()
+        }
     };
     shaped.try_get_matches_from(arguments).err().unwrap_or(error).exit()
 }

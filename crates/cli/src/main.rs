@@ -27,6 +27,7 @@ mod live;
 mod manual;
 mod memory;
 mod metrics;
+mod mistakes;
 #[cfg(test)]
 mod option_units;
 mod output;
@@ -258,7 +259,7 @@ fn main() -> ExitCode {
                 let _ = writeln!(io::stdout(), "{}", serde_json::json!({ "error": chain(&error) }));
             }
         }
-        ExitCode::FAILURE
+        ExitCode::from(mistakes::status(&error))
     })
 }
 

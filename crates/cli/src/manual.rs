@@ -8,16 +8,18 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Args, Command};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use tapline_graph::catalog;
 
 use page::PAGES;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline manual --pages /usr/local/share/man/man1
+  tapline manual --pages /usr/local/share/man
   tapline manual --completions bash > /usr/local/share/bash-completion/completions/tapline
   tapline manual --completions zsh > /usr/local/share/zsh/site-functions/_tapline
   tapline manual --completions fish > /usr/local/share/fish/vendor_completions.d/tapline.fish";
@@ -37,8 +39,9 @@ pub(crate) const EXIT_STATUS: [(&str, &str); 5] = [
 #[derive(Debug, Args)]
 #[group(required = true)]
 pub(crate) struct ManualArgs {
-    /// Write the man pages into this folder: tapline.1, a page for each command such as tapline-capture.1,
-    /// tapline-filter.7 and tapline-metrics.7, tapline.toml.5 and tapline-serve.toml.5.
+    /// Write the man pages into this folder, in folders for their sections: man1/tapline.1 and a page for each command
+    /// such as man1/tapline-capture.1; man5/tapline.toml.5, man5/tapline-serve.toml.5; man7/tapline-filter.7,
+    /// man7/tapline-metrics.7.
     #[arg(long, value_name = "DIR")]
     pages: Option<PathBuf>,
     /// Print the completions of this shell.
@@ -47,18 +50,42 @@ pub(crate) struct ManualArgs {
 }
 
 /// Runs the command; `program` is the whole command line.
-pub(crate) fn run(args: &ManualArgs, mut program: Command) -> Result<()> {
+pub(crate) fn run(args: &ManualArgs, program: Command) -> Result<()> {
     if let Some(folder) = &args.pages {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
         write_pages(program.clone(), folder)
             .with_context(|| format!("cannot write man pages into {}", folder.display()))?;
     }
     if let Some(shell) = args.completions {
-        let mut script = Vec::new();
-        clap_complete::generate(shell, &mut program, "tapline", &mut script);
-        io::stdout().write_all(&script)?;
+        io::stdout().write_all(completions(shell, program).as_bytes())?;
     }
     Ok(())
+}
+
+/// Stands for the names of interfaces in completions, until they are those of a shell.
+const INTERFACES: &str = "TAPLINE_INTERFACES";
+
+/// The completions of a shell, with the names of stages, and of the interfaces when they are used.
+fn completions(shell: Shell, program: Command) -> String {
+    let classes = PossibleValuesParser::new(catalog::CLASSES.iter().map(|class| class.name));
+    let program = program.mut_subcommand("run", |run| run.mut_arg("stages", |arg| arg.value_parser(classes)));
+    let mut program = with_interfaces(program);
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut program, "tapline", &mut script);
+    let script = String::from_utf8_lossy(&script);
+    match shell {
+        Shell::Zsh => script.replace(&format!("({INTERFACES})"), "_net_interfaces"),
+        Shell::Fish => script.replace(&format!("{INTERFACES}\\t''"), "(__fish_print_interfaces)"),
+        _ => script.replace(INTERFACES, "any $(command ls /sys/class/net 2>/dev/null)"),
+    }
+}
+
+fn with_interfaces(command: Command) -> Command {
+    let named = |arg: Arg| match arg.get_id().as_str() {
+        "interface" => arg.value_parser([INTERFACES]),
+        _ => arg,
+    };
+    command.mut_args(named).mut_subcommands(with_interfaces)
 }
 
 /// The statuses as lines of --help.
@@ -74,9 +101,16 @@ fn write_pages(mut program: Command, folder: &Path) -> io::Result<()> {
     program.build();
     write_command(&program, &version, folder)?;
     for page in &PAGES {
-        fs::write(folder.join(page.file_name()), page.roff(&version))?;
+        write_page(folder, page.name, page.section, page.roff(&version).as_bytes())?;
     }
     Ok(())
+}
+
+/// Writes a page into the folder of its section.
+fn write_page(folder: &Path, name: &str, section: &str, text: &[u8]) -> io::Result<()> {
+    let folder = folder.join(format!("man{section}"));
+    fs::create_dir_all(&folder)?;
+    fs::write(folder.join(format!("{name}.{section}")), text)
 }
 
 /// The page of a command, and those of its subcommands.
@@ -97,7 +131,7 @@ fn write_command(command: &Command, version: &str, folder: &Path) -> io::Result<
         statuses.text([roman(meaning)]);
     }
     text.extend(statuses.to_roff().bytes());
-    fs::write(folder.join(format!("{name}.1")), text)?;
+    write_page(folder, &name, "1", &text)?;
     command.get_subcommands().try_for_each(|below| write_command(below, version, folder))
 }
 

@@ -25,6 +25,7 @@ use crate::destinations::{
 };
 use crate::flows;
 use crate::live::XdpArgs;
+use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
@@ -279,9 +280,9 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
 fn check(args: &ProbeArgs) -> Result<()> {
     topics::of_sources(args.read.as_slice(), &args.interface)?;
     if args.read.is_none() && args.interface.is_empty() {
-        bail!(
-            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
-        );
+        return Err(mistake(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
+        ));
     }
     match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
         Some(store) => args.times.check(&store)?,

@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
@@ -39,6 +39,7 @@ use tapline_tap::{Client, socket_path};
 
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
+use crate::mistakes::mistake;
 use crate::strict::{self, LostPackets, StrictArgs};
 use crate::{files, privileges, report, session};
 use publishing::{EndedGraph, OpenedGraph, OpenedPlace, RunningGraph};
@@ -241,7 +242,7 @@ fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
 
 /// The rules of a file, with stages that are right.
 fn read_rules(path: &Path) -> Result<Rules> {
-    let rules = Rules::read(path).map_err(|error| anyhow!(with_nearest(&error.to_string())))?;
+    let rules = Rules::read(path).map_err(|error| mistake(with_nearest(&error.to_string())))?;
     publishing::check_rules(&rules).with_context(|| path.display().to_string())?;
     Ok(rules)
 }
@@ -273,7 +274,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
                 ..CaptureRule::default()
             };
             let rules = Rules { captures: vec![capture], ..Rules::default() };
-            rules.check().map_err(anyhow::Error::msg)?;
+            rules.check().map_err(mistake)?;
             rules
         }
     };

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::{Args, Subcommand};
 use tapline_graph::catalog::InterfaceOptions;
 use tapline_graph::plan::{PlanBuilder, StageDraft};
@@ -19,13 +19,14 @@ use tapline_packet::Interface;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;
+use crate::container;
 use crate::destinations::inputs;
 use crate::live::XdpArgs;
+use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
 use crate::wake::WakeArgs;
-use crate::{configuration, container};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -134,12 +135,12 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return check_file(&check.file, check.language);
     }
     let Some(rules) = &args.rules else {
-        return tell_missing("no rules: name a file (--rules rules.toml); tapline watch --help shows one");
+        return Err(mistake("no rules: name a file (--rules rules.toml); tapline watch --help shows one"));
     };
     if args.read.is_none() && args.interface.is_empty() {
-        return tell_missing(
+        return Err(mistake(
             "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
-        );
+        ));
     }
     match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
         Some(store) => args.times.check(&store)?,
@@ -162,12 +163,6 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     run::run_graph(&options, &graph(args, rules), args.show_graph)
 }
 
-/// Says what a command line lacks.
-fn tell_missing(text: &str) -> Result<ExitCode> {
-    writeln!(io::stderr(), "tapline: {text}")?;
-    Ok(ExitCode::from(configuration::USAGE))
-}
-
 fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
     let (rules, scripts) = read_rules(path, language)?;
     let (rules, scripts) = (counted(rules as u64, "rule"), counted(scripts as u64, "script"));
@@ -179,7 +174,7 @@ fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
 fn read_rules(path: &Path, language: LanguageArgs) -> Result<(usize, usize)> {
     let compiler = Compiler::new(SNAP_LEN, true, language, false, None);
     let options: InterfaceOptions = Arc::new(move |interface: &Interface| compiler.options(interface));
-    let rules = check_watch(path, &[], &options).map_err(|why| anyhow!(why))?;
+    let rules = check_watch(path, &[], &options).map_err(mistake)?;
     Ok((rules.rules.len(), rules.scripts.len()))
 }
 

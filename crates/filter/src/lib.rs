@@ -43,6 +43,7 @@
 pub mod ast;
 mod compile;
 mod contradiction;
+mod display;
 mod explain;
 mod gather;
 mod generate;
@@ -56,6 +57,7 @@ mod witness;
 
 pub use compile::compile;
 pub use contradiction::is_never_true;
+pub use display::equivalent_of_display_filter;
 pub use explain::{explain, tree};
 pub use generate::{folded, generate};
 pub use names::{FixedNames, Ports, Resolver, SystemNames};

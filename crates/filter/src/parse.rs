@@ -16,6 +16,7 @@ mod primitive;
 mod wlan;
 
 use crate::ast::{Arith, Ast, BoolOp, Direction, Expr, ExprKind, Id, IdKind, Keyword, Protocol, Qualifiers};
+use crate::display::equivalent_of_display_filter;
 use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_form, is_word_in_lower_case};
 use tapline_syntax::{Error, Span};
 
@@ -29,8 +30,18 @@ pub const DEPTH_MAX: usize = 500;
 /// [`DEPTH_MAX`] levels.
 ///
 /// # Errors
-/// If the text is no filter: where, and what was expected there.
+/// If the text is no filter: where, and what was expected there. For a display filter of Wireshark, the filter to write
+/// instead.
 pub fn parse(text: &str) -> Result<Ast, Error> {
+    parse_whole(text).map_err(|error| {
+        match equivalent_of_display_filter(text).filter(|ours| parse_whole(ours).is_ok()) {
+            Some(ours) => error.hint(format!("this is a display filter of Wireshark; write: {ours}")),
+            None => error,
+        }
+    })
+}
+
+fn parse_whole(text: &str) -> Result<Ast, Error> {
     let mut parser = Parser::new(text);
     if parser.peek()? == Token::End {
         return Ok(Ast { root: None });

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text, fits_any};
+use crate::mistakes::mistake;
 use crate::stored::UnfitLinkTypes;
 
 /// The filter of a capture.
@@ -22,7 +23,7 @@ impl Filtering {
     pub(super) fn new(args: &CaptureArgs) -> Result<Filtering> {
         let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
         if let Err(error) = tapline_filter::parse(&text) {
-            bail!("{}", error.render(&text));
+            return Err(mistake(error.render(&text)));
         }
         let text = match args.any_vlan && !text.trim().is_empty() {
             true => format!("anyvlan({text})"),

@@ -7,13 +7,15 @@
 //!
 //! All forms but the tree are printed from one [`CompiledFilter`], which is what engines are given.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
 use tapline_filter::{Options, compile, tree};
 use tapline_ir::CompiledFilter;
 use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_jit::Native;
+
+use crate::mistakes::mistake;
 
 /// A form of a filter.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,7 @@ impl Stage {
 /// The stages of these names, or of `all`; each under its name if there are several.
 pub(super) fn render(names: &[String], text: &str, options: &Options) -> Result<String> {
     let wanted = wanted(names)?;
-    let of_text = |error: tapline_syntax::Error| anyhow!("{}", error.render(text));
+    let of_text = |error: tapline_syntax::Error| mistake(error.render(text));
     // A filter that rejects every packet does not compile, and has a tree.
     let filter = match wanted.iter().all(|stage| *stage == Stage::Tree) {
         true => None,

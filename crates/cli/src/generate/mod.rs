@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
 use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::FileOutput;
@@ -29,6 +29,7 @@ use tapline_syntax::units::{count_in, size_in};
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
+use crate::mistakes::mistake;
 use crate::sending::SendArgs;
 use crate::session::{clock, clocks, title};
 use crate::{privileges, report, signals};
@@ -132,14 +133,14 @@ fn recipe_text(words: &[String]) -> String {
 /// Runs the command.
 pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let text = recipe_text(&args.recipe);
-    let recipe = Recipe::parse(&text).map_err(|error| anyhow!(error.render(&text)))?;
+    let recipe = Recipe::parse(&text).map_err(|error| mistake(error.render(&text)))?;
     if let Some(interface) = &args.interface {
         return sending::run(args, interface, &text, recipe.rate);
     }
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
     }
-    let mut source = GeneratedSource::new(&text, clock()).map_err(|error| anyhow!(error.render(&text)))?;
+    let mut source = GeneratedSource::new(&text, clock()).map_err(|error| mistake(error.render(&text)))?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let control = Arc::new(Control::new(None));
     let caught = signals::catch()?;

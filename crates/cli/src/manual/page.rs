@@ -65,11 +65,6 @@ impl Page {
         page.text([roman("tapline(1), tapline-capture(1), tapline-serve(1), pcap-filter(7)")]);
         page.to_roff()
     }
-
-    /// The name of its file.
-    pub(super) fn file_name(&self) -> String {
-        format!("{}.{}", self.name, self.section)
-    }
 }
 
 /// Where the parser is.

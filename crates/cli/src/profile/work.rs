@@ -17,7 +17,7 @@ use tapline_sys::bpf::RunTimeStatistics;
 
 use super::{DURATION, ProfileArgs, text};
 use crate::args::SNAP_LEN;
-use crate::compiler::Compiler;
+use crate::compiler::{Compiler, check_filter};
 use crate::escape::event_line;
 use crate::live::bare_name;
 use crate::run::settings::RunSettings;
@@ -27,6 +27,7 @@ use crate::{privileges, signals};
 
 /// Runs the graph and measures it.
 pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
+    check_filter(&args.filter.join(" "))?;
     let plan = plan(args)?;
     let devices = devices(&plan);
     let is_live = !devices.is_empty();

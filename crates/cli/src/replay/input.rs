@@ -15,6 +15,7 @@ use tapline_transmit::replay::{Opened, Reopen};
 use super::ReplayArgs;
 use crate::args::{LanguageArgs, SNAP_LEN};
 use crate::compiler::Compiler;
+use crate::mistakes::mistake;
 use crate::stored::UnfitLinkTypes;
 use crate::{files, stored, stream};
 
@@ -72,7 +73,7 @@ fn repeatable(path: &Path) -> Result<(String, File)> {
 fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
     let filter = args.filter.clone().unwrap_or_default();
     if let Err(error) = tapline_filter::parse(&filter) {
-        bail!("{}", error.render(&filter));
+        return Err(mistake(error.render(&filter)));
     }
     let language = LanguageArgs { scoped: false, ipv6_extensions: false };
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, false, None));

@@ -36,6 +36,7 @@ use tapline_sys::privilege::Identity;
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::escape::plain_lines;
+use crate::mistakes::mistake;
 use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store, strict};
@@ -79,7 +80,7 @@ pub(crate) fn run_graph(options: &RunOptions, graph: &PlanBuilder, is_shown: boo
         writeln!(io::stdout(), "{graph}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    drive(options, &graph.plan().map_err(|error| anyhow!(error))?, None)
+    drive(options, &graph.plan().map_err(mistake)?, None)
 }
 
 /// The texts as one plan.
@@ -87,7 +88,7 @@ fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
     let sources: Vec<plan::GraphText<'_>> =
         texts.iter().map(|(name, text)| plan::GraphText { name, text }).collect();
     let plan = if args.reload { Plan::changeable(&sources) } else { Plan::new(&sources) };
-    plan.map_err(|error| anyhow!(error))
+    plan.map_err(mistake)
 }
 
 /// The graphs that were asked for, with what messages call them.

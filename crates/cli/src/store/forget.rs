@@ -14,6 +14,7 @@ use tapline_store::{Catalog, Eraser, ErasureAccount, Wanted};
 use super::progress::{ProgressLine, print};
 use super::when::{WhenArgs, window_text};
 use crate::args::LanguageArgs;
+use crate::compiler::check_filter;
 
 pub(super) const FORGET_EXAMPLES: &str = "\
 Examples:
@@ -61,9 +62,10 @@ pub(crate) struct ForgetArgs {
 }
 
 pub(super) fn forget(args: &ForgetArgs) -> Result<ExitCode> {
+    let filter = args.filter.join(" ").trim().to_owned();
+    check_filter(&filter)?;
     let catalog = Catalog::open(&args.store)?;
     let window = args.when.window()?;
-    let filter = args.filter.join(" ").trim().to_owned();
     if filter.is_empty() && !args.when.is_given() {
         bail!("this would erase every packet: give --from, --to or a filter");
     }

@@ -11,6 +11,7 @@ use tapline_store::{Catalog, Hold, HoldEntry, Window};
 
 use super::progress::print;
 use super::when::{WhenArgs, window_text};
+use crate::compiler::check_filter;
 
 pub(super) const HOLD_EXAMPLES: &str = "\
 Examples:
@@ -56,16 +57,13 @@ pub(crate) struct ReleaseArgs {
 }
 
 pub(super) fn hold(args: &HoldArgs) -> Result<ExitCode> {
+    let filter = args.filter.join(" ").trim().to_owned();
+    check_filter(&filter)?;
     let catalog = Catalog::open(&args.store)?;
     let window = args.when.window()?;
     if let Some(name) = &args.name {
-        let hold = Hold {
-            name: name.clone(),
-            window,
-            filter: args.filter.join(" ").trim().to_owned(),
-            made: Clock::local().now,
-            why: args.why.clone(),
-        };
+        let hold =
+            Hold { name: name.clone(), window, filter, made: Clock::local().now, why: args.why.clone() };
         catalog.hold(&hold)?;
     } else if args.when.is_given() {
         bail!("a hold has a name: tapline store hold STORE NAME --from ... --to ...");

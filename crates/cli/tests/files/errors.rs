@@ -261,6 +261,40 @@ fn a_reader_that_has_seen_enough_ends_the_run_quietly() {
     }
 }
 
+/// In every command, as docs/exit-status.md says.
+#[test]
+fn an_invalid_filter_is_a_mistake_of_the_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store").to_str().unwrap().to_owned();
+    run(["store", "import", &store, sample::STORED]).succeeded();
+    let of_store = format!("store:{store}");
+    for line in [
+        &["capture", "-r", sample::STORED, "tcp prot"][..],
+        &["capture", "-r", sample::STORED, "tcp and ip6 and arp"],
+        &["probe", "-r", sample::STORED, "tcp prot"],
+        &["probe"],
+        &["collect-flows", "-r", sample::STORED, "tcp prot"],
+        &["run", "-e", r#"file("a.pcap") -> filter("tcp prot") -> drop"#],
+        &["run", "-e", "file("],
+        &["profile", "-r", sample::STORED, "tcp prot"],
+        &["find", &store, "tcp prot"],
+        &["store", "hold", &store, "a", "tcp prot"],
+        &["store", "forget", &store, "--yes", "tcp prot"],
+        &["replay", &of_store, "-i", "lo", "--filter", "tcp prot"],
+        &["record", "-r", sample::STORED, "--to", &store, "tcp prot"],
+        &["filter", "explain", "tcp prot"],
+        &["filter", "bench", "tcp prot"],
+        &["generate", "-w", "-", "match='tcp prot'"],
+        &["serve", "-r", sample::STORED, "--history", "tcp prot", "--socket", "/nonexistent/x"],
+        &["top", "--filter", "tcp prot", "--once"],
+    ] {
+        let finished = run(line.iter().copied());
+        assert_eq!(finished.status.code(), Some(2), "{line:?}: {}", finished.stderr);
+    }
+    run(["capture", "-r", sample::STORED, "ip.addr == 10.0.0.1 && dns"])
+        .failed_saying(&["display filter of Wireshark; write: host 10.0.0.1 and port 53"]);
+}
+
 #[test]
 fn unknown_flags_and_contradictions_are_refused() {
     run(["capture", "--no-such-flag"]).failed_saying(&["--no-such-flag"]);

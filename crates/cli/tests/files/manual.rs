@@ -25,14 +25,15 @@ fn every_command_has_a_man_page() {
     let commands = commands();
     assert!(commands.len() > 15, "{commands:?}");
     for command in &commands {
-        let page = folder.path().join(format!("tapline-{command}.1"));
+        let page = folder.path().join(format!("man1/tapline-{command}.1"));
         let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
         assert!(text.contains(".SH NAME") && text.contains(".SH OPTIONS"), "{text}");
     }
     if !program_or_skip(TEST, "man") {
         return;
     }
-    for page in fs::read_dir(folder.path()).unwrap() {
+    let files = |section: &str| fs::read_dir(folder.path().join(section)).unwrap();
+    for page in ["man1", "man5", "man7"].into_iter().flat_map(files) {
         let path = page.unwrap().path();
         let warned = finish(
             Command::new("man")
@@ -62,11 +63,22 @@ fn completions_are_scripts_of_their_shells() {
             finish(Command::new(shell).arg("-n").arg(file.path())).succeeded();
         }
     }
-    // The completions that the shell offers after "tapline cap".
-    let mut bash = Command::new("bash");
-    bash.args(["-c", "eval \"$0\"; COMP_WORDS=(tapline cap); COMP_CWORD=1; _tapline tapline cap tapline; echo \"${COMPREPLY[*]}\""]);
-    let offered = finish(bash.arg(String::from_utf8(script("bash").stdout).unwrap())).succeeded();
-    assert_eq!(String::from_utf8_lossy(&offered.stdout).trim(), "capture");
+    // The completions that the shell offers.
+    let bash_script = String::from_utf8(script("bash").stdout).unwrap();
+    for (words, offered) in [("cap", "capture"), ("capture -i l", "lo"), ("run --stages sam", "sample")] {
+        let mut bash = Command::new("bash");
+        let prepared =
+            format!("eval \"$0\"; COMP_WORDS=(tapline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))");
+        let call = "_tapline tapline \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"";
+        bash.args(["-c", &format!("{prepared}; {call}; printf '%s\\n' \"${{COMPREPLY[@]}}\"")]);
+        let finished = finish(bash.arg(&bash_script)).succeeded();
+        let stdout = String::from_utf8_lossy(&finished.stdout).into_owned();
+        assert!(stdout.lines().any(|line| line == offered), "{words}: {stdout}");
+    }
+    for (shell, call) in [("zsh", "_net_interfaces"), ("fish", "(__fish_print_interfaces)")] {
+        let text = String::from_utf8(script(shell).stdout).unwrap();
+        assert!(text.contains(call) && !text.contains("TAPLINE_INTERFACES"), "{shell}");
+    }
 }
 
 #[test]
