@@ -1,4 +1,5 @@
 //! One program for the integration tests of this crate.
 
+mod english;
 mod headers;
 mod workspace;
