@@ -123,10 +123,7 @@ mod tests {
         let manual = of_words(include_str!("../../../../docs/doctor.md"));
         for check in checks() {
             let (name, subject, why) = (check.name, check.subject, check.why);
-            let row = format!(
-                "- `{name}`. *looks at*: {subject}. *why it matters*: {why} *source*: {}.",
-                check.source
-            );
+            let row = format!("| `{name}` | {subject} | {why} | {} |", check.source);
             assert!(manual.contains(&of_words(&row)), "docs/doctor.md lacks: {row}");
         }
     }
