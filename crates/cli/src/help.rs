@@ -12,7 +12,7 @@ use crate::mistakes;
 
 /// What a command is for, in `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look", &["capture", "top", "view", "run", "interfaces"]),
+    ("Look", &["capture", "info", "top", "view", "run", "interfaces"]),
     ("Keep", &["record", "find", "store"]),
     ("Measure", &["probe", "collect-flows", "watch", "metrics"]),
     ("Share", &["serve", "status", "control", "extcap"]),

@@ -192,8 +192,15 @@ fn wireshark_starts_stops_and_kills() {
             1 => drop(end(child, "TERM")),
             _ => drop(end(child, "INT").succeeded()),
         }
-        // No process is left reading, whatever ended its reader.
-        wait_for("no reader", || wireshark.daemon.readers().is_empty());
+        // No process is left reading, whatever ended its reader. A killed tshark leaves a dumpcap that notices only when
+        // it writes about the next packets.
+        wait_for("no reader", || {
+            let is_left = !wireshark.daemon.readers().is_empty();
+            if is_left {
+                wireshark.daemon.send(&sent);
+            }
+            !is_left
+        });
     }
     wait_for("no process of extcap", || {
         let ended = finish(Command::new("pgrep").arg("-f").arg(wireshark.programs.join("tapline-extcap")));
