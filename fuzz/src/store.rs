@@ -8,11 +8,16 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
-use tapline_file::SectionReader;
+use tapline_bpf::PacketFilter;
 use tapline_filter::{Options, compile};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
-use tapline_store::{Catalog, Losses, Question, Recorder, RecorderSettings, Search, Window, verify};
+use tapline_source::{Advance, Source as _};
+use tapline_store::{
+    Catalog, Losses, Question, Recorder, RecorderSettings, Search, SearchFilter, StoreInput, StoreReading,
+    Window, verify,
+};
 
 const PACKETS: u32 = 300;
 const PATCHES_MAX: usize = 32;
@@ -147,27 +152,25 @@ fn check(root: &Path, is_segment_whole: bool) {
 /// Numbers of the packets that a search finds; `number` checks that a packet is as it was recorded.
 pub(crate) fn find(root: &Path, filter: &str, number: fn(Packet<'_>) -> u32) -> Vec<u32> {
     let options = Options::default();
-    let program = compile(filter, &options).expect("a filter");
+    let program: Arc<dyn PacketFilter> = Arc::new(compile(filter, &options).expect("a filter"));
+    let sieve: SearchFilter = Arc::new(move |_| Ok(Some(Arc::clone(&program))));
     let catalog = Arc::new(Catalog::open(root).expect("nobody alters its description"));
-    let mut search = Search::new(catalog, Window::ALL, Question::of(filter, &options)).expect("a directory");
-    let mut reader = SectionReader::new();
+    let search = Search::new(catalog, Window::ALL, Question::of(filter, &options)).expect("a directory");
+    let reading = StoreReading { threads: 1, sieve: Some(sieve), ..StoreReading::default() };
+    let mut input = StoreInput::new(search, "store", reading);
     let mut numbers = Vec::new();
     loop {
-        let mut is_there = false;
-        let filled = reader.refill(|buffer| {
-            is_there = search.next(buffer);
-            Ok::<_, std::convert::Infallible>(())
-        });
-        filled.unwrap_or_else(|never| match never {});
-        if !is_there {
-            break;
-        }
-        // A chunk with a checksum that fits is one that was written.
-        while reader.advance().expect("chunks that are believed are whole") {
-            numbers.extend(reader.batch().iter().filter(|packet| program.run(*packet) != 0).map(number));
+        match input.advance(Duration::from_secs(60)).expect("a filter for all interfaces") {
+            Advance::Batch => numbers.extend(input.batch().iter().map(number)),
+            Advance::Idle => {}
+            Advance::End => break,
         }
     }
-    assert!(search.account().is_balanced(), "{:?}", search.account());
+    let account = input.report().get();
+    assert!(account.is_balanced(), "{account:?}");
+    // A chunk with a checksum that fits is one that was written.
+    let faults: Vec<String> = input.events().into_iter().map(|event| event.text).collect();
+    assert_eq!(faults, account.warnings("store"), "chunks that are believed are whole");
     numbers
 }
 

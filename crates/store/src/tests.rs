@@ -5,8 +5,10 @@ mod keeping;
 mod laws;
 
 use laws::satisfies;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tapline_file::SectionReader;
 use tapline_filter::{Options, compile};
@@ -19,10 +21,11 @@ use tapline_testkit::stock::{Stock, Texts};
 use crate::index::Owner;
 use crate::index::rollup::RollUp;
 use crate::keys::{Class, PacketKeys, Way, key, open_key};
+use crate::search::{Examine, Next, ParallelSearch};
 use crate::walk::{Found, Walk};
 use crate::{
     Catalog, Eraser, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
-    RecorderSettings, SLOT_LEN, Search, Wanted, Window, check, repair, verify,
+    RecorderSettings, SLOT_LEN, Search, SearchAccount, Wanted, Window, check, repair, verify,
 };
 
 pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
@@ -78,35 +81,59 @@ pub(crate) fn record_on(
     }
 }
 
-/// The numbers of the packets that a search finds in its chunks, in order.
-fn found(search: &mut Search) -> Vec<u64> {
-    let mut reader = SectionReader::new();
-    let mut numbers = Vec::new();
-    loop {
-        let mut is_there = false;
-        fill(&mut reader, search, &mut is_there);
-        if !is_there {
-            assert!(search.account().is_balanced(), "{:?}", search.account());
-            return numbers;
+/// A search whose sections the caller takes one by one.
+struct OneByOne {
+    search: ParallelSearch<Vec<u8>>,
+    window: Window,
+    reader: SectionReader,
+}
+
+impl OneByOne {
+    fn new(catalog: Arc<Catalog>, window: Window, question: Question) -> OneByOne {
+        let search = Search::new(catalog, window, question).unwrap();
+        let copy = |buffer: &mut Vec<u8>, place: Range<usize>, _| buffer[place].to_vec();
+        let copies = Arc::new(move |_| Box::new(copy) as Examine<Vec<u8>>);
+        let mut search = ParallelSearch::new(search, 1, None, copies);
+        search.resume();
+        OneByOne { search, window, reader: SectionReader::new() }
+    }
+
+    /// Goes on to the next packets; `None` at the end, where the account must balance.
+    fn next(&mut self) -> Option<Batch<'_>> {
+        while !self.reader.advance().unwrap() {
+            match self.search.next(Duration::from_secs(60)) {
+                Next::Found(sections) => {
+                    let place = 0..sections.len();
+                    self.reader.set_buffer(sections, place);
+                }
+                Next::Idle => panic!("nothing for a minute: {:?}", self.account()),
+                Next::End => {
+                    assert!(self.account().is_balanced(), "{:?}", self.account());
+                    return None;
+                }
+            }
         }
-        while reader.advance().unwrap() {
-            let in_window = |packet: &Packet<'_>| search.window().has(packet.meta.timestamp);
-            let number = |packet: Packet<'_>| u64::from_be_bytes(*packet.data[14..].first_chunk().unwrap());
-            numbers.extend(reader.batch().iter().filter(in_window).map(number));
-        }
+        Some(self.reader.batch())
+    }
+
+    fn account(&self) -> SearchAccount {
+        self.search.account()
     }
 }
 
-fn fill(reader: &mut SectionReader, search: &mut Search, is_there: &mut bool) {
-    let filled = reader.refill(|buffer| {
-        *is_there = search.next(buffer);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    filled.unwrap_or_else(|never| match never {});
+/// The numbers of the packets that a search finds in its chunks, in order.
+fn found(search: &mut OneByOne) -> Vec<u64> {
+    let (window, mut numbers) = (search.window, Vec::new());
+    while let Some(batch) = search.next() {
+        let in_window = |packet: &Packet<'_>| window.has(packet.meta.timestamp);
+        let number = |packet: Packet<'_>| u64::from_be_bytes(*packet.data[14..].first_chunk().unwrap());
+        numbers.extend(batch.iter().filter(in_window).map(number));
+    }
+    numbers
 }
 
-fn search(root: &Path, window: Window) -> Search {
-    Search::new(Arc::new(Catalog::open(root).unwrap()), window, Question::Anything).unwrap()
+fn search(root: &Path, window: Window) -> OneByOne {
+    OneByOne::new(Arc::new(Catalog::open(root).unwrap()), window, Question::Anything)
 }
 
 #[test]
@@ -433,7 +460,7 @@ fn mutated_files_give_what_was_recorded_or_less() {
         }
         for question in [Question::Anything, Question::Is(Fact::of(Class::EtherType, 0x88b5))] {
             let catalog = Arc::new(Catalog::open(folder.path()).unwrap());
-            let mut search = Search::new(catalog, Window::ALL, question).unwrap();
+            let mut search = OneByOne::new(catalog, Window::ALL, question);
             let numbers = found(&mut search);
             assert!(numbers.is_sorted_by(|one, next| one < next), "round {round}");
             assert!(numbers.last().is_none_or(|last| *last < 1500), "round {round}");

@@ -1,8 +1,8 @@
 //! Search: finds the chunks that may have the packets of a question, reads them and checks their checksums.
 //!
 //! ```text
-//! Search           segments --plan--> stretches of chunks --fetch--> sections of pcapng           one thread
-//! ParallelSearch   the same in several threads, each running its own filter; results in the order of recording
+//! Search --segments--> ParallelSearch --plan--> stretches of chunks --fetch--> sections of pcapng --> what threads
+//!                                                                              make of them, in the order of recording
 //! ```
 
 mod account;
@@ -26,7 +26,7 @@ use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::question::Question;
 pub use plan::REACH;
-use plan::{CACHED_MAX, Plan, Stretch};
+use plan::{CACHED_MAX, Plan};
 use tail::Tail;
 
 /// A half-open span of time: `from` is in it, `to` is not. A `to` of [`Window::ALL`] has no end.
@@ -54,19 +54,16 @@ impl Window {
     }
 }
 
-/// A search in one thread. It yields whole chunks: the caller runs its filter on each packet and checks its time.
+/// A search that was not begun: a [`StoreInput`](crate::StoreInput) reads what it finds.
 pub struct Search {
     plan: Arc<Plan>,
     /// Numbers of segments that are still to be planned.
     segments: VecDeque<u64>,
-    /// Stretches of the current segment that are still to be read.
-    stretches: VecDeque<Stretch>,
     /// Number of segments when the search began.
     total: u64,
     /// How far a recording was followed; `None` without [`Search::follow`].
     tail: Option<Tail>,
     account: SearchAccount,
-    bytes: Vec<u8>,
 }
 
 impl Search {
@@ -100,52 +97,18 @@ impl Search {
         let roll_up = Mutex::new((u64::MAX, None));
         let deleted = Mutex::default();
         let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up, deleted });
-        let (stretches, bytes) = (VecDeque::new(), Vec::new());
-        Ok(Search { plan, segments, stretches, total, tail: None, account, bytes })
+        Ok(Search { plan, segments, total, tail: None, account })
     }
 
-    /// Makes a [`ParallelSearch`] of this search go on with chunks that are recorded later: it then has no end. To be
-    /// called before [`next`](Self::next), which then leaves out the newest segment: only a [`ParallelSearch`] reads
-    /// it.
+    /// Goes on with chunks that are recorded later: the search then has no end.
     pub fn follow(&mut self) {
         if self.tail.is_none() {
             self.tail = Some(Tail::of(self.segments.pop_back()));
         }
     }
 
-    /// Counters of segments and chunks up to now.
-    pub fn account(&self) -> SearchAccount {
-        let chunks_left = self.stretches.iter().map(|stretch| stretch.chunks()).sum();
-        let in_tail = self.tail.as_ref().map_or(0, Tail::segments_left);
-        SearchAccount { segments_left: self.segments.len() as u64 + in_tail, chunks_left, ..self.account }
-    }
-
     /// The times that the search was begun with.
     pub fn window(&self) -> Window {
         self.plan.window
-    }
-
-    /// Segments that were planned, and all that there were at the start.
-    pub fn progress(&self) -> (u64, u64) {
-        (self.total - self.segments.len() as u64, self.total)
-    }
-
-    /// Replaces the content of `buffer` by the next chunks that may have matching packets: whole pcapng sections whose
-    /// checksums are right. `false` at the end. Chunks that are damaged or cannot be read are skipped, and the
-    /// [account](Self::account) counts them.
-    pub fn next(&mut self, buffer: &mut Vec<u8>) -> bool {
-        loop {
-            let Some(stretch) = self.stretches.pop_front() else {
-                let Some(number) = self.segments.pop_front() else { return false };
-                self.stretches = self.plan.segment(number, &mut self.account).into();
-                continue;
-            };
-            let sections = self.plan.fetch(&stretch, &mut self.bytes, &mut self.account);
-            if !sections.is_empty() {
-                buffer.clear();
-                buffer.extend_from_slice(&self.bytes[sections]);
-                return true;
-            }
-        }
     }
 }

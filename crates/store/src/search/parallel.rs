@@ -125,7 +125,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         rate: Option<NonZeroU64>,
         examiners: Examiners<T>,
     ) -> ParallelSearch<T> {
-        let Search { plan, segments, stretches, total, account, tail, .. } = search;
+        let Search { plan, segments, total, account, tail } = search;
         // Each segment that is planned, and each that is read, has open files.
         let files = open_files::limit().unwrap_or(u64::MAX).saturating_sub(FILES_LEFT);
         let open_max = usize::try_from(files / FILES_PER_SEGMENT).unwrap_or(usize::MAX).max(2);
@@ -133,7 +133,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         let state = State {
             segments,
             total,
-            plans: VecDeque::from([Some(stretches)]),
+            plans: VecDeque::new(),
             planned: 0,
             results: VecDeque::new(),
             taken: 0,

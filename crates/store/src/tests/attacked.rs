@@ -1,12 +1,9 @@
 //! Stores as kills, full disks, other users and other files leave them.
 
 use std::fs;
-use std::ops::Range;
 use std::os::unix::fs::{FileExt, symlink};
-use std::time::Duration;
 
 use super::*;
-use crate::search::{Examine, Next, ParallelSearch};
 use crate::{Error, check, repair};
 
 /// A store whose recorder recycled segments; gives its segments' numbers.
@@ -89,17 +86,10 @@ fn packets_beyond_the_snap_length_keep_their_bytes() {
     all.select_all(1);
     recorder.write(&Batch::new(&data, &packet), &all, &interfaces, at(0)).unwrap();
     recorder.finish(&[], Losses::default(), at(1)).unwrap();
-    let (mut reader, mut is_there) = (SectionReader::new(), false);
     let mut search = search(folder.path(), Window::ALL);
     let mut bytes = Vec::new();
-    loop {
-        fill(&mut reader, &mut search, &mut is_there);
-        if !is_there {
-            break;
-        }
-        while reader.advance().unwrap() {
-            bytes.extend(reader.batch().iter().map(|packet| packet.data.to_vec()));
-        }
+    while let Some(batch) = search.next() {
+        bytes.extend(batch.iter().map(|packet| packet.data.to_vec()));
     }
     assert_eq!(bytes, [data]);
 }

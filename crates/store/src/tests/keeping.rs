@@ -173,7 +173,7 @@ fn losses_are_told_whatever_the_index_passes_over() {
     recorder.finish(&[], Losses { received: None, lost: Some(7) }, at(1000)).unwrap();
     let catalog = Arc::new(Catalog::open(root).unwrap());
     let question = Question::Is(Fact::of(Class::EtherType, 0x1234));
-    let mut search = Search::new(catalog, Window::ALL, question).unwrap();
+    let mut search = OneByOne::new(catalog, Window::ALL, question);
     assert_eq!(found(&mut search), Vec::<u64>::new());
     assert_eq!(search.account().lost, 7);
 }

@@ -36,18 +36,10 @@ fn a_search_finds_what_a_scan_finds() {
         let all = packets.iter().map(|(data, meta)| Packet { data, meta });
         let scanned = all.filter(&accepts).fold((0, 0), add);
         let question = Question::of(&text, &options);
-        let mut search = Search::new(Arc::clone(&catalog), Window::ALL, question).unwrap();
-        let mut reader = SectionReader::new();
+        let mut search = OneByOne::new(Arc::clone(&catalog), Window::ALL, question);
         let mut found = (0, 0);
-        loop {
-            let mut is_there = false;
-            fill(&mut reader, &mut search, &mut is_there);
-            if !is_there {
-                break;
-            }
-            while reader.advance().unwrap() {
-                found = reader.batch().iter().filter(&accepts).fold(found, add);
-            }
+        while let Some(batch) = search.next() {
+            found = batch.iter().filter(&accepts).fold(found, add);
         }
         let account = search.account();
         assert_eq!(found, scanned, "{text:?}: {account:?}");
@@ -83,15 +75,11 @@ fn a_search_for_a_name_finds_what_a_scan_finds() {
         let mut matcher = NameMatcher::default();
         let all = packets.iter().map(|(data, meta)| Packet { data, meta });
         let scanned = all.filter(|packet| matcher.accepts(&filters, LinkType::ETHERNET, *packet)).count();
-        let mut search = Search::new(Arc::clone(&catalog), Window::ALL, filters[0].question()).unwrap();
-        let (mut reader, mut found, mut is_there) = (SectionReader::new(), 0, true);
-        while is_there {
-            fill(&mut reader, &mut search, &mut is_there);
-            while is_there && reader.advance().unwrap() {
-                let batch = reader.batch();
-                let is_meant = |packet: &Packet<'_>| matcher.accepts(&filters, LinkType::ETHERNET, *packet);
-                found += batch.iter().filter(is_meant).count();
-            }
+        let mut search = OneByOne::new(Arc::clone(&catalog), Window::ALL, filters[0].question());
+        let mut found = 0;
+        while let Some(batch) = search.next() {
+            let is_meant = |packet: &Packet<'_>| matcher.accepts(&filters, LinkType::ETHERNET, *packet);
+            found += batch.iter().filter(is_meant).count();
         }
         let account = search.account();
         assert!(account.is_balanced() && account.chunks_damaged == 0, "{text}: {account:?}");

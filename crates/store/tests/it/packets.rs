@@ -2,11 +2,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use tapline_file::SectionReader;
+use tapline_bpf::PacketFilter;
 use tapline_filter::{Options, compile};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
-use tapline_store::{Catalog, Question, Recorder, Search, SearchAccount, Window};
+use tapline_source::{Advance, Source as _};
+use tapline_store::{
+    Catalog, Question, Recorder, Search, SearchAccount, SearchFilter, StoreInput, StoreReading, Window,
+};
 
 /// Packets of one host, one after the other.
 pub(crate) const PACKETS_OF_HOST: u64 = 50;
@@ -70,7 +74,7 @@ pub(crate) fn record(
 
 /// What a search gave.
 pub(crate) struct Found {
-    /// Numbers of the packets, in the order of the store.
+    /// Numbers of the packets, in their order.
     pub(crate) numbers: Vec<u64>,
     pub(crate) account: SearchAccount,
 }
@@ -79,33 +83,41 @@ pub(crate) struct Found {
 #[track_caller]
 pub(crate) fn find(store: &Path, window: Window, filter: &str) -> Found {
     let options = Options::default();
-    let program = compile(filter, &options).expect("a filter");
-    let catalog = Arc::new(Catalog::open(store).expect("a store"));
-    let mut search = Search::new(catalog, window, Question::of(filter, &options)).expect("a directory");
-    let mut reader = SectionReader::new();
+    let program: Arc<dyn PacketFilter> = Arc::new(compile(filter, &options).expect("a filter"));
+    let sieve: SearchFilter = Arc::new(move |_| Ok(Some(Arc::clone(&program))));
+    let reading = StoreReading { sieve: Some(sieve), ..StoreReading::default() };
+    let mut input = open(store, window, Question::of(filter, &options), reading);
     let mut numbers = Vec::new();
-    while next(&mut search, &mut reader) {
-        while reader.advance().expect("chunks whose checksum fits are whole") {
-            let wanted = |packet: &Packet<'_>| window.has(packet.meta.timestamp) && program.run(*packet) != 0;
-            numbers.extend(reader.batch().iter().filter(wanted).map(number));
-        }
+    while next(&mut input) {
+        numbers.extend(input.batch().iter().map(number));
     }
-    let account = search.account();
+    let account = input.report().get();
     assert!(account.is_balanced(), "{account:?}");
+    let faults: Vec<String> = input.events().into_iter().map(|event| event.text).collect();
+    assert_eq!(faults, account.warnings("store"), "chunks whose checksum fits are whole");
+    // Packets come in the order of time, and clocks may go back.
+    numbers.sort_unstable();
     Found { numbers, account }
 }
 
-fn next(search: &mut Search, reader: &mut SectionReader) -> bool {
-    let mut is_there = false;
-    let filled = reader.refill(|buffer| {
-        is_there = search.next(buffer);
-        Ok::<_, std::convert::Infallible>(())
-    });
-    filled.unwrap_or_else(|never| match never {});
-    is_there
+pub(crate) fn open(store: &Path, window: Window, question: Question, reading: StoreReading) -> StoreInput {
+    let catalog = Arc::new(Catalog::open(store).expect("a store"));
+    let search = Search::new(catalog, window, question).expect("a directory");
+    StoreInput::new(search, "store", reading)
 }
 
-fn number(packet: Packet<'_>) -> u64 {
+/// Whether there is a next batch.
+pub(crate) fn next(input: &mut StoreInput) -> bool {
+    loop {
+        match input.advance(Duration::from_secs(60)).expect("a filter for all interfaces") {
+            Advance::Batch => return true,
+            Advance::Idle => {}
+            Advance::End => return false,
+        }
+    }
+}
+
+pub(crate) fn number(packet: Packet<'_>) -> u64 {
     let place = packet.data.get(NUMBER_AT..).and_then(|rest| rest.first_chunk());
     let number = u64::from_be_bytes(*place.expect("packets are long enough"));
     assert_eq!(packet.data, bytes(number), "packet {number} is not as it was recorded");

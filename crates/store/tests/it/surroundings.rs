@@ -3,13 +3,13 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
 
-use tapline_file::SectionReader;
-use tapline_packet::Packet;
-use tapline_store::{Catalog, Cutoff, Error, Losses, Question, Recorder, RecorderSettings, Search, Window};
+use tapline_source::Source as _;
+use tapline_store::{
+    Catalog, Cutoff, Error, Losses, Question, Recorder, RecorderSettings, StoreReading, Window,
+};
 
-use super::packets::{all, assert_keys_find_all, at_ms, bytes, interfaces, record};
+use super::packets::{all, assert_keys_find_all, at_ms, bytes, interfaces, next, number, open, record};
 use super::recording::settings;
 
 fn fill(store: &Path, numbers: std::ops::Range<u64>) {
@@ -63,25 +63,12 @@ fn segments_deleted_under_a_search_are_told() {
     fill(&store, 0..20_000);
     let segments = Catalog::open(&store).unwrap().numbers().unwrap();
     assert!(segments.len() > 3, "{segments:?}");
-    let catalog = Arc::new(Catalog::open(&store).unwrap());
-    let mut search = Search::new(catalog, Window::ALL, Question::Anything).unwrap();
-    let mut reader = SectionReader::new();
+    let reading = StoreReading { threads: 1, ..StoreReading::default() };
+    let mut input = open(&store, Window::ALL, Question::Anything, reading);
     let mut found = Vec::new();
     let mut is_first = true;
-    loop {
-        let mut is_there = false;
-        let filled: Result<(), ()> = reader.refill(|buffer| {
-            is_there = search.next(buffer);
-            Ok(())
-        });
-        filled.unwrap();
-        if !is_there {
-            break;
-        }
-        while reader.advance().unwrap() {
-            let number = |packet: Packet<'_>| u64::from_be_bytes(*packet.data[42..].first_chunk().unwrap());
-            found.extend(reader.batch().iter().map(number));
-        }
+    while next(&mut input) {
+        found.extend(input.batch().iter().map(number));
         if std::mem::take(&mut is_first) {
             // The last one goes with its index, the one before it loses the index only.
             let of = |number: u64, ending: &str| store.join(format!("seg/{number:08}.{ending}"));
@@ -93,7 +80,7 @@ fn segments_deleted_under_a_search_are_told() {
             fs::remove_file(of(before, "tix")).unwrap();
         }
     }
-    let account = search.account();
+    let account = input.report().get();
     assert!(account.is_balanced() && account.segments_gone == 1, "{account:?}");
     assert_eq!((account.chunks_damaged, account.places_damaged), (0, 0), "{account:?}");
     assert_eq!(found, (0..found.len() as u64).collect::<Vec<_>>());
