@@ -17,7 +17,7 @@ pub(crate) const INCOMPLETE: u8 = 3;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct StrictArgs {
     /// End with exit status 3 if packets were lost anywhere from the wire to the outputs, or if a daemon or file cannot
-    /// tell. rx_dropped does not count: it has frames that were captured, too.
+    /// tell. Of rx_dropped only drops of full backlogs count: the others are frames that were captured, too.
     #[arg(long, help_heading = "Reports")]
     pub(crate) strict: bool,
 }

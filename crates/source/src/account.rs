@@ -61,6 +61,8 @@ pub enum LossPoint {
     Nic,
     /// In the driver: its own counters (`ethtool -S`).
     Driver,
+    /// In the queue of each processor between driver and captures (`net.core.netdev_max_backlog`).
+    Backlog,
     /// At the time when the file that is read now was captured, as the file itself tells.
     File,
     /// In the daemon, or before it, while this program was its reader.
@@ -75,6 +77,7 @@ impl LossPoint {
         match self {
             LossPoint::Nic => "nic",
             LossPoint::Driver => "driver",
+            LossPoint::Backlog => "backlog",
             LossPoint::File => "file",
             LossPoint::Daemon => "daemon",
             LossPoint::Topic => "topic",
