@@ -147,7 +147,7 @@ suggest() {
     cat <<END
   interfaces of this machine         $tapline interfaces
   packets of an interface (as root)  $tapline capture -i eth0 -n 'tcp port 443'
-  its traffic in a browser           $tapline probe -i eth0 --view &  then  $tapline view
+  its traffic in a browser           $tapline view -i eth0
   a new file every minute            $tapline capture -i eth0 -G 60 -w 'trace-%H%M%S.pcapng'
   the captured file in Wireshark     wireshark $file
   all options                        $tapline capture --help

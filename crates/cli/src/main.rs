@@ -41,6 +41,7 @@ mod sending;
 mod serve;
 mod session;
 mod signals;
+mod starting;
 mod store;
 mod stored;
 mod stream;
@@ -233,8 +234,8 @@ fn main() -> ExitCode {
             interfaces::list(&args).map(|()| ExitCode::SUCCESS)
         }
         Command::Doctor(args) => doctor::run(&args),
-        Command::Top(args) => top::run(&args),
-        Command::View(args) => view::run(&args),
+        Command::Top(args) => top::run(args),
+        Command::View(args) => view::run(*args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),

@@ -9,7 +9,9 @@
 //!
 //! Capabilities and no_new_privs belong to a thread and are inherited by those it makes: drop first, then make threads.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::ptr;
 
 use crate::SyscallError;
@@ -36,6 +38,8 @@ pub struct Identity {
     pub gid: u32,
     /// All of its groups.
     pub groups: Vec<u32>,
+    /// Its home; `None` if it has none.
+    pub home: Option<PathBuf>,
 }
 
 impl Identity {
@@ -69,7 +73,7 @@ impl Identity {
 
     /// A user that is not in the user database, as in containers: in the group of `nobody`, as its own is unknown.
     fn of_number(uid: u32) -> Identity {
-        Identity { name: String::new(), uid, gid: OVERFLOW_GID, groups: vec![OVERFLOW_GID] }
+        Identity { name: String::new(), uid, gid: OVERFLOW_GID, groups: vec![OVERFLOW_GID], home: None }
     }
 }
 
@@ -184,8 +188,12 @@ fn look_up(
         // SAFETY: the call succeeded, so `pw_name` points to a C string in `buffer`, which is still alive.
         let name = unsafe { CStr::from_ptr(record.pw_name) };
         let groups = groups_of(name, record.pw_gid);
+        // SAFETY: as above, where the record has one.
+        let home = (!record.pw_dir.is_null()).then(|| unsafe { CStr::from_ptr(record.pw_dir) });
+        let home = home.map(|home| PathBuf::from(OsStr::from_bytes(home.to_bytes())));
+        let home = home.filter(|home| home.is_absolute());
         let name = name.to_string_lossy().into_owned();
-        return Some(Identity { name, uid: record.pw_uid, gid: record.pw_gid, groups });
+        return Some(Identity { name, uid: record.pw_uid, gid: record.pw_gid, groups, home });
     }
 }
 

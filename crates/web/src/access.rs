@@ -38,6 +38,14 @@ struct Token {
 /// The least letters of a token that a file names: 128 bits in hexadecimal.
 const TOKEN_LEN_MIN: usize = 32;
 
+fn check_token(token: &str) -> Result<(), &'static str> {
+    let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match token.len() >= TOKEN_LEN_MIN && is_plain {
+        true => Ok(()),
+        false => Err("a token has at least 32 letters and digits: openssl rand -hex 16"),
+    }
+}
+
 /// A request that is not answered: the status and the reason.
 pub(crate) type Refusal = (u16, &'static str);
 
@@ -55,6 +63,16 @@ impl Access {
     /// The first token.
     pub fn token(&self) -> &str {
         &self.tokens[0].text
+    }
+
+    /// Takes another first token: one that was kept.
+    ///
+    /// # Errors
+    /// It is too short, or has other characters than letters and digits.
+    pub fn set_token(&mut self, text: &str) -> Result<(), &'static str> {
+        check_token(text)?;
+        self.tokens[0].text = text.to_owned();
+        Ok(())
     }
 
     /// Adds the users of a file: each line has a name, its rights and its token; `#` begins a comment.
@@ -75,10 +93,7 @@ impl Access {
             let Some(rights) = Rights::of_name(rights) else {
                 return wrong("rights are look, names or packets");
             };
-            let is_plain = token.bytes().all(|byte| byte.is_ascii_alphanumeric());
-            if token.len() < TOKEN_LEN_MIN || !is_plain {
-                return wrong("a token has at least 32 letters and digits: openssl rand -hex 16");
-            }
+            check_token(token).or_else(wrong)?;
             if self.tokens.iter().any(|known| known.text == token || known.user == user) {
                 return wrong("this name or token is there already");
             }

@@ -40,6 +40,7 @@ use tapline_sys::{Link, LinkChange, LinkControl, Poller, RouteSocket, SyscallErr
 
 pub use attachment::XdpAttachMode;
 pub use error::AfXdpError;
+pub use protect::address_of_ssh_session;
 
 use attachment::Attachment;
 use opener::{Opened, Opener};

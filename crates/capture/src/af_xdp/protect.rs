@@ -33,6 +33,11 @@ pub(super) struct Session {
     local: Option<IpAddr>,
 }
 
+/// The address of this host to which the SSH session was made that this process runs in, if it runs in one.
+pub fn address_of_ssh_session() -> Option<IpAddr> {
+    Session::ours()?.local
+}
+
 impl Session {
     /// The one that this process runs in.
     pub(super) fn ours() -> Option<Session> {

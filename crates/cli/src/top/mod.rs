@@ -32,6 +32,7 @@ use tapline_sys::TerminalSize;
 use tapline_sys::sandbox::{self, AllowedAccess};
 
 use crate::args::parse_interval;
+use crate::starting::{self, Shown, Start, StartArgs};
 use crate::{privileges, signals};
 use draw::Room;
 use past::Past;
@@ -42,8 +43,8 @@ use watching::{Events, Watch};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  sudo tapline probe -i eth0 --view    meter an interface, for the pages
-  sudo tapline top                     who talks to whom, and where packets are lost; 1 to 8 are the pages, ? the keys, q ends it
+  sudo tapline top -i eth0             who talks to whom, and where packets are lost; 1 to 8 are the pages, ? the keys
+  sudo tapline top                     of the meters that run, such as tapline probe -i eth0 --view
   tapline top --page hosts --host 10.0.0.7
   tapline top --filter 'app:tls port 443' --once
   tapline top --lines                  one line a second, for logs and screen readers
@@ -61,6 +62,8 @@ pub(crate) struct TopArgs {
     /// Show only the process with this id.
     #[arg(value_name = "PID")]
     pid: Option<u32>,
+    #[command(flatten)]
+    start: StartArgs,
     /// Print the page once, after one interval, and end.
     #[arg(long, conflicts_with = "lines")]
     once: bool,
@@ -101,7 +104,31 @@ fn parse_filter(text: &str) -> Result<String, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
+pub(crate) fn run(mut args: TopArgs) -> Result<ExitCode> {
+    if let (Some(interface), None) = (&args.start.interface, args.start.started) {
+        let shown = Shown {
+            user: None,
+            socket: None,
+            history: args.history.as_deref(),
+            has_events: args.events.is_some(),
+            is_screen: is_screen(&args),
+        };
+        match starting::run(&args.start, interface, &shown)? {
+            Start::Ended(code) => return Ok(code),
+            Start::Runs(process) => args.pid = Some(process.pid),
+        }
+    }
+    args.pid = args.pid.or(args.start.started);
+    show(&args)
+}
+
+/// Whether the pages are drawn on a terminal.
+fn is_screen(args: &TopArgs) -> bool {
+    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
+    is_terminal && !args.json && !args.once && !args.lines
+}
+
+fn show(args: &TopArgs) -> Result<ExitCode> {
     let is_over = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         signal_hook::flag::register(signal, Arc::clone(&is_over))?;
@@ -130,8 +157,7 @@ pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
         None if watch.has_view() => Page::Overview,
         None => Page::Costs,
     };
-    let is_terminal = io::stdout().is_terminal() && io::stdin().is_terminal();
-    if is_terminal && !args.json && !args.once && !args.lines {
+    if is_screen(args) {
         return on_terminal(args, &mut watch, &is_over);
     }
     if args.lines {

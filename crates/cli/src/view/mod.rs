@@ -17,17 +17,18 @@ use clap::Args;
 use tapline_pages::EventFile;
 use tapline_store::StoreName;
 use tapline_syntax::units::size_in;
-use tapline_sys::privilege;
+use tapline_sys::privilege::{self, Identity};
 
 use crate::live::TAP;
+use crate::starting::StartArgs;
 
 #[cfg(feature = "view")]
 pub(crate) use serving::run;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  sudo tapline probe -i eth0 --view          meter an interface, for the page
-  sudo tapline view                          print the address of the page, with its token
+  sudo tapline view -i eth0                  meter, last packets, history, alerts, and the page: prints its address
+  sudo tapline view                          of a meter that runs, such as tapline probe -i eth0 --view
   ssh -L 7070:127.0.0.1:7070 probe           from elsewhere: then open the same address
   tapline view --packets tap:office          packets of the daemon's past, behind every chart
   tapline view --packets store:/srv/store    packets of a store
@@ -36,8 +37,9 @@ Examples:
   tapline view --history-size 200M           bound the history
   tapline view --listen 192.0.2.1:7070 --certificate page.pem --key page.key --host probe.example.org
 
-The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address is made anew at each
-start. Other hosts are served through ssh, with TLS (--listen, --certificate, --key, --host), or by a proxy with TLS in front
+The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address stays the same over
+starts; --new-token makes another. With -i, the meter is tapline serve, and alerts are those of tapline watch with --rules or
+/etc/tapline/watch.toml; both end with the page. Other hosts are served through ssh, with TLS (--listen, --certificate, --key, --host), or by a proxy with TLS in front
 (--behind-proxy). docs/view.md has the pages.";
 
 #[derive(Debug, Args)]
@@ -62,6 +64,10 @@ pub(crate) struct ViewArgs {
     /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
     #[arg(long, value_name = "NAME", value_parser = host_name, help_heading = "Server")]
     host: Vec<String>,
+    /// Make a new token for the address. Default: that of the last start with the same rights, which is kept beside the
+    /// history.
+    #[arg(long, help_heading = "Server")]
+    new_token: bool,
     /// The rights of the printed address. look: counts and addresses; names: also names that clients asked for; packets:
     /// also packets. Each includes those before it.
     #[arg(long, value_name = "RIGHTS", default_value = "packets", value_parser = ["look", "names", "packets"], help_heading = "Server")]
@@ -70,11 +76,13 @@ pub(crate) struct ViewArgs {
     /// least 32 letters and digits. Downloads are logged with the name.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     users: Option<PathBuf>,
+    #[command(flatten)]
+    start: StartArgs,
     /// Show this process. Default: the meter of the history, or the one that began last.
     #[arg(long, value_name = "PID", help_heading = "Source")]
     pid: Option<u32>,
     /// Show the meter of this name, whenever it runs: its command and its sources, such as 'probe eth0'.
-    #[arg(long, value_name = "NAME", help_heading = "Source", conflicts_with = "pid")]
+    #[arg(long, value_name = "NAME", help_heading = "Source", conflicts_with_all = ["pid", "interface"])]
     meter: Option<String>,
     /// Where packets of the past come from: tap:NAME, a capture of tapline serve with a history, or store:DIRECTORY. May
     /// be repeated. Default: the captures of the daemon that this user may read.
@@ -126,19 +134,27 @@ fn packet_source(text: &str) -> Result<String, String> {
 
 /// Says that this build has no page.
 #[cfg(not(feature = "view"))]
-pub(crate) fn run(_: &ViewArgs) -> anyhow::Result<ExitCode> {
+pub(crate) fn run(_: ViewArgs) -> anyhow::Result<ExitCode> {
     anyhow::bail!("this build has no page: build it with `cargo build --release --features view`")
 }
 
-/// Where the history of this user is, by the rules of the XDG base directories.
-pub(crate) fn usual_history() -> Option<PathBuf> {
-    let folder = if privilege::is_root() {
+/// Where the history of a user is, by the rules of the XDG base directories. `identity` is the user to become, whose
+/// variables are not ours.
+pub(crate) fn usual_history(identity: Option<&Identity>) -> Option<PathBuf> {
+    let folder = if let Some(home) = identity.and_then(|identity| identity.home.as_ref()) {
+        home.join(".local/state")
+    } else if privilege::is_root() {
         PathBuf::from("/var/lib")
     } else {
         let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?
     };
     Some(folder.join("tapline/history.sqlite"))
+}
+
+/// The history that this process may look at: under sudo its caller's.
+pub(crate) fn own_history() -> Option<PathBuf> {
+    usual_history(if privilege::is_root() { Identity::of_caller() } else { None }.as_ref())
 }
 
 /// The events of rules, as `tapline watch` writes them.

@@ -14,18 +14,61 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, anyhow, bail};
 use sd_notify::NotifyState;
+use tapline_capture::af_xdp::address_of_ssh_session;
 use tapline_pages::{Feed, Rights};
+use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_sys::{capability, disk, output_file, privilege};
 use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Server, ServerSettings};
 
 use super::ViewArgs;
 use super::packets::Sources;
+use crate::starting::{self, Shown, Start};
 use crate::{output, privileges, signals};
 
 /// Runs the command.
-pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+pub(crate) fn run(mut args: ViewArgs) -> Result<ExitCode> {
+    if let Some(interface) = wanted(&args) {
+        let shown = Shown {
+            user: args.relinquish_privileges.as_deref(),
+            socket: args.socket.as_deref(),
+            history: args.history.as_deref(),
+            has_events: args.events.is_some(),
+            is_screen: false,
+        };
+        match starting::run(&args.start, &interface, &shown)? {
+            Start::Ended(code) => return Ok(code),
+            Start::Runs(process) => args.meter = Some(process.name()),
+        }
+    }
+    args.pid = args.pid.or(args.start.started);
+    serve(&args)
+}
+
+/// The interface whose meter is to be started: the one that was named; without a meter that of the default route, unless
+/// a service manager started the page or the source of its numbers was named.
+fn wanted(args: &ViewArgs) -> Option<String> {
+    if args.start.started.is_some() {
+        return None;
+    }
+    let is_named = args.pid.is_some() || args.meter.is_some() || !args.packets.is_empty();
+    let is_service = std::env::var_os("NOTIFY_SOCKET").is_some();
+    args.start.interface.clone().or_else(|| {
+        let interface = if is_named || is_service { None } else { starting::default_interface() }?;
+        tell(&format!(
+            "no meter runs: starting one of {interface}, where the default route leads (-i names another)"
+        ));
+        Some(interface)
+    })
+}
+
+fn serve(args: &ViewArgs) -> Result<ExitCode> {
+    // What started this process has given its rights up.
+    let identity = match args.start.started {
+        Some(_) => None,
+        None => privileges::identity(args.relinquish_privileges.as_deref())?,
+    };
+    let ssh = address_of_ssh_session();
     let rights = Rights::of_name(&args.rights).context("--rights is look, names or packets")?;
     let certificate = certificate(args)?;
     let is_secure = args.behind_proxy || certificate.is_some();
@@ -33,7 +76,6 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if let Some(path) = &args.users {
         add_users(&mut access, path)?;
     }
-    let token = access.token().to_owned();
     let sources = Sources::of(&args.packets, args.socket.as_deref());
     // From here on this process is the user's, without a capability: the history is made by that user.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
@@ -45,6 +87,11 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     if let Some(pid) = args.pid.filter(|_| !has_meter(args.pid)) {
         tell(&format!("--pid {pid}: this process meters nothing for the page yet (--view)"));
     }
+    let history = history_path(args, identity.as_ref())?;
+    if let Some(history) = &history {
+        keep_token(&mut access, history, args)?;
+    }
+    let token = access.token().to_owned();
     let stores = sources.directories();
     let protocol = if certificate.is_some() { "https" } else { "http" };
     let settings = ServerSettings { listen: args.listen, is_behind_proxy: args.behind_proxy, certificate };
@@ -57,7 +104,8 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
         Box::new(tell),
     )?;
     // A start whose address is taken leaves the history as it is.
-    let history = open_history(args)?;
+    let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
+    let history = history.map(|path| History::open(&path, limits)).transpose()?;
     let folder = history.as_ref().and_then(|history| sandbox::folder_of(history.path()).map(Path::to_owned));
     history.map(|history| server.keep(history)).transpose()?;
     if let Some(path) = &args.events {
@@ -66,7 +114,8 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     let address = format!("{protocol}://{}/", server.address()?);
     let with_token = format!("{address}#token={token}");
     if let Some(path) = &args.address_file {
-        write_address(path, &with_token)?;
+        write_private(path, &with_token)
+            .with_context(|| format!("cannot write {} (--address-file)", path.display()))?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let hang_ups = signals::end_service(&stop)?;
@@ -77,6 +126,13 @@ pub(crate) fn run(args: &ViewArgs) -> Result<ExitCode> {
     match &args.address_file {
         Some(path) => output::tell(&format!("{address}, with its token in {}\n", path.display()))?,
         None => output::tell(&format!("{with_token}\n"))?,
+    }
+    let listens = server.address()?;
+    if let Some(host) = ssh.filter(|_| listens.ip().is_loopback()) {
+        let port = listens.port();
+        tell(&format!(
+            "from your machine: ssh -L {port}:127.0.0.1:{port} {host}, then open this address there"
+        ));
     }
     server.run(&stop)?;
     Ok(ExitCode::SUCCESS)
@@ -95,18 +151,15 @@ fn certificate(args: &ViewArgs) -> Result<Option<Certificate>> {
     Ok(Some(Certificate::read(chain, key)?))
 }
 
-/// Writes the address for this user alone: beside the file, which takes its place when it is whole.
-fn write_address(path: &Path, address: &str) -> Result<()> {
+/// Writes a line for this user alone: beside the file, which takes its place when it is whole.
+fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
-    let write = || -> io::Result<()> {
-        // A draft is left where a start was killed here. The new one is made, never a link followed.
-        let _ = fs::remove_file(&draft);
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        writeln!(file, "{address}")?;
-        output_file::rename(draft.as_ref(), path)
-    };
-    write().with_context(|| format!("cannot write {} (--address-file)", path.display()))
+    // A draft is left where a start was killed here. The new one is made, never a link followed.
+    let _ = fs::remove_file(&draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{line}")?;
+    output_file::rename(draft.as_ref(), path)
 }
 
 /// Adds the users of a file that no one else may read: it has tokens.
@@ -144,14 +197,14 @@ fn tell(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-/// The history, unless none is wanted.
-fn open_history(args: &ViewArgs) -> Result<Option<History>> {
+/// The file of the history, unless none is wanted, in a folder that is there.
+fn history_path(args: &ViewArgs, identity: Option<&Identity>) -> Result<Option<PathBuf>> {
     if args.no_history {
         return Ok(None);
     }
     let path = match &args.history {
         Some(path) => std::path::absolute(path)?,
-        None => match super::usual_history() {
+        None => match super::usual_history(identity) {
             Some(path) => path,
             None => {
                 bail!("there is no state directory for the history: name a file (--history), or --no-history")
@@ -164,6 +217,29 @@ fn open_history(args: &ViewArgs) -> Result<Option<History>> {
             format!("cannot make {} for the history (--history, --no-history)", folder.display())
         })?;
     }
-    let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
-    Ok(Some(History::open(&path, limits)?))
+    Ok(Some(path))
+}
+
+/// Takes the token of the last start with the same rights, from a file beside the history that is this user's alone, so
+/// that pages that are open go on. Otherwise the new one is kept there.
+fn keep_token(access: &mut Access, history: &Path, args: &ViewArgs) -> Result<()> {
+    /// The most bytes of the file.
+    const LEN_MAX: u64 = 1 << 10;
+    let path = history.with_extension(format!("{}.token", args.rights));
+    let read = || -> io::Result<String> {
+        let file = disk::open_at_once(&path, OpenOptions::new().read(true))?;
+        let about = file.metadata()?;
+        if !about.is_file() || about.mode() & 0o077 != 0 || about.uid() != privilege::user() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let mut text = String::new();
+        file.take(LEN_MAX).read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let kept = if args.new_token { None } else { read().ok() };
+    if kept.is_some_and(|text| access.set_token(text.trim()).is_ok()) {
+        return Ok(());
+    }
+    write_private(&path, access.token())
+        .with_context(|| format!("cannot keep the token in {}", path.display()))
 }

@@ -28,6 +28,7 @@ use crate::serve::Daemon;
 use crate::support::{program_or_skip, tapline, wait_for};
 
 mod serving;
+mod starting;
 
 const SCRIPT: &[u8] = b"<script>alert(1)</script>.example.org";
 
@@ -292,6 +293,6 @@ fn views_of_other_users_are_named() {
 
 #[test]
 fn open_addresses_need_a_proxy_in_front() {
-    let failed = crate::support::run(["view", "--listen", "0.0.0.0:0", "--no-history"]);
+    let failed = crate::support::run(["view", "--meter", "none", "--listen", "0.0.0.0:0", "--no-history"]);
     failed.failed_saying(&["plain HTTP", "--behind-proxy", "ssh -L"]);
 }

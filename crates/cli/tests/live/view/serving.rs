@@ -13,7 +13,7 @@ use crate::support::{program_or_skip, run, tapline, wait_for};
 
 /// A server without a meter. The line that it printed.
 fn start(folder: &Path, arguments: &[&str]) -> (Ended, String) {
-    let mut command = tapline(["view", "--listen", "127.0.0.1:0", "--no-history"]);
+    let mut command = tapline(["view", "--listen", "127.0.0.1:0", "--no-history", "--meter", "none"]);
     command.args(arguments).env("TAPLINE_RUN_DIR", folder.join("run")).current_dir(folder);
     command.env("TAPLINE_SOCKET", folder.join("none"));
     let mut child =
@@ -74,7 +74,7 @@ fn certificates_that_do_not_serve_are_refused() {
     fs::copy(&key, path("open.key")).expect("there is room");
     fs::set_permissions(path("open.key"), Permissions::from_mode(0o644)).expect("it is ours");
     let serve = |chain: &str, key: &str| {
-        run(["view", "--listen", "127.0.0.1:0", "--no-history", "--certificate", chain, "--key", key])
+        run(["view", "--meter", "none", "--no-history", "--certificate", chain, "--key", key])
     };
     serve(&chain, &path("open.key")).failed_saying(&["open.key", "every user may read this key"]);
     serve(&key, &key).failed_saying(&["page.key", "no certificate"]);
