@@ -32,7 +32,7 @@ WORDS = {
     "told": re.compile(r"\b(told|tells?)\b", re.I),
     "stands": re.compile(r"\b(stands?|stood|lies)\b", re.I),
     "beside": re.compile(r"\b(besides?|anew|whoever)\b", re.I),
-    "is no": re.compile(r"\b(is|are) no\b(?! (longer|more)\b)", re.I),
+    "is no": re.compile(r"(?<!there )\b(is|are) no\b(?! (longer|more)\b)", re.I),
     "what it": re.compile(r"\b(what it|the same of)\b", re.I),
 }
 Mark = collections.namedtuple("Mark", "kind path line text")
