@@ -5,7 +5,7 @@ use crate::Meta;
 /// The most packets in one batch, so that an index fits a byte.
 pub const BATCH_MAX: usize = 256;
 
-/// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
+/// The snap length that 0 means: the longest that a pcap file may have for Ethernet.
 pub const SNAP_LEN_MAX: u32 = 262_144;
 
 /// The place of one packet in its batch's bytes, and its metadata.
@@ -43,7 +43,7 @@ impl<'a> Batch<'a> {
         Batch { base, records, snap_len: u32::MAX }
     }
 
-    /// The same packets, none longer than `snap_len` bytes; their wire lengths stay.
+    /// Cuts each packet to at most `snap_len` bytes; wire lengths stay.
     pub fn cut(self, snap_len: u32) -> Batch<'a> {
         Batch { snap_len: self.snap_len.min(snap_len), ..self }
     }

@@ -9,7 +9,7 @@
 //! The step has no divisor in common with `under`, so each block has exactly `over` places that are chosen; the random
 //! start makes each place as likely as any other, so that periodic traffic is not sampled unevenly.
 
-/// What block numbers are multiplied by (splitmix64, Steele and others 2014).
+/// Multiplier of block numbers (splitmix64, Steele and others 2014).
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The shifts and factors of [`mix`].
 pub const MIX: [(u32, u64); 2] = [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)];

@@ -18,14 +18,14 @@ pub enum Resolution {
 impl Resolution {
     /// Microseconds: classic pcap.
     pub const MICRO: Resolution = Resolution::Decimal(6);
-    /// Nanoseconds: what we write unless told otherwise.
+    /// Nanoseconds: the resolution of written files by default.
     pub const NANO: Resolution = Resolution::Decimal(9);
 }
 
 /// An interface of a live capture, or one that a file describes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Interface {
-    /// Its name, such as `eth0`; empty where a file does not say.
+    /// Name of the interface, such as `eth0`; empty if a file has none.
     pub name: String,
     /// A description for people; empty where there is none.
     pub description: String,

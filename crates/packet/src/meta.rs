@@ -1,15 +1,15 @@
-//! Metadata of a packet: facts beside its bytes.
+//! Metadata of a packet: facts that are not in its bytes.
 
 use crate::{InterfaceId, Timestamp};
 
-/// Metadata of a packet: facts beside its bytes. Copied freely; holds no reference.
+/// Metadata of a packet: facts that are not in its bytes. `Meta` is `Copy` and holds no reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// The time of reception or sending.
     pub timestamp: Timestamp,
     /// Whether its source knows no time; `timestamp` is then 1970-01-01, and means nothing.
     pub is_untimed: bool,
-    /// Its length on the wire in bytes, with the link-layer header, without a VLAN tag that stands in `vlan`.
+    /// Length of the packet on the wire in bytes, with the link-layer header, without a VLAN tag that is in `vlan`.
     pub wire_len: u32,
     /// The interface of the capture: an index into its source's interfaces.
     pub interface: InterfaceId,
@@ -108,7 +108,7 @@ pub enum Checksum {
     NotReady,
 }
 
-/// Generic segmentation: a packet that stands for several frames on the wire.
+/// Generic segmentation: a packet made of several frames on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gso {
     /// Payload bytes of each frame; 0 where the kernel did not say (no virtio header asked for).

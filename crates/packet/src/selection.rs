@@ -32,8 +32,8 @@ impl Selection {
         self.len = 0;
     }
 
-    /// Selects one packet more. One that does not stand behind those that are selected is there already, or comes too
-    /// late: it is left out.
+    /// Selects one packet more. An index that is not behind those that are selected is ignored: it is already there,
+    /// or comes too late.
     #[inline]
     pub fn push(&mut self, index: usize) {
         if index < BATCH_MAX && self.last().is_none_or(|last| last < index) {

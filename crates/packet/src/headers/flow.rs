@@ -30,8 +30,8 @@ impl FiveTuple {
         FiveTuple { src: dst, dst: src, src_port: dst_port, dst_port: src_port, ..self }
     }
 
-    /// The same for both directions: that which comes from the lower address, or from the lower port if the addresses
-    /// are equal.
+    /// Orders the ends, so that both directions give the same tuple: the lower address first, or the lower port if
+    /// the addresses are equal.
     #[must_use]
     pub fn canonical(self) -> FiveTuple {
         if (self.src, self.src_port) <= (self.dst, self.dst_port) { self } else { self.reversed() }
@@ -56,7 +56,7 @@ impl fmt::Display for FiveTuple {
 impl Headers {
     /// The flow that an IP packet belongs to. The ports are 0 where the protocol has none, and in later fragments.
     ///
-    /// `None` if there is no IP, or the ports that should be there were not captured.
+    /// Returns `None` if there is no IP, or if the expected ports were not captured.
     #[inline]
     pub fn five_tuple(&self, data: &[u8]) -> Option<FiveTuple> {
         let (src, dst) = self.addresses(data)?;

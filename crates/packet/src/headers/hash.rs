@@ -18,13 +18,13 @@ const KEYS: [u64; 4] =
     [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
 
 impl Headers {
-    /// A number that tells flows apart: all 64 bits are good, and both directions have the same. Of one seed it is
+    /// A hash that distinguishes flows: all 64 bits are good, and both directions have the same. With one seed it is
     /// the same in every run and on every machine.
     ///
     /// - An IP packet whose [`ports`](Self::ports) are known: of addresses, protocol and ports.
     /// - A fragment, the first one too: of addresses and [`Fragment::protocol`](super::Fragment::protocol). So all
-    ///   fragments of a packet have the same, which is not that of the flow's whole packets: only reassembly would tell
-    ///   that.
+    ///   fragments of a packet have the same hash. The whole packets of the flow have another: only reassembly could
+    ///   match them.
     /// - Other IP packets, and those whose ports were not captured: of addresses and protocol; where not even that is
     ///   known, of addresses.
     /// - Without IP: of the EtherType, so that all of one kind have the same.
@@ -36,8 +36,8 @@ impl Headers {
         })
     }
 
-    /// The same of addresses alone, both directions alike: all packets between two hosts have the same, fragments
-    /// too. Without IP: of the EtherType.
+    /// A hash of the addresses alone, both directions alike: all packets between two hosts have the same, fragments
+    /// too. Without IP it is a hash of the EtherType.
     #[inline]
     pub fn host_hash(&self, data: &[u8], seed: u64) -> u64 {
         let hosts = Headers { fragment: None, protocol: None, l4: Place::NONE, ..*self };
@@ -79,7 +79,7 @@ pub fn plain_host_hash(data: &[u8], seed: u64) -> Option<u64> {
     Some(hash_of(side(26), side(30), 0x100, seed))
 }
 
-/// The hash of two sides, in either order, and what tells their protocol.
+/// The hash of two sides, in either order, and of their protocol.
 #[inline]
 fn hash_of(src: u64, dst: u64, protocol: u64, seed: u64) -> u64 {
     let (low, high) = (src.min(dst), src.max(dst));

@@ -23,7 +23,7 @@ const IPV6_LEN: usize = 40;
 /// Extension headers that are followed, as by filters.
 const EXTENSIONS_MAX: usize = 8;
 
-/// Of IPv4's word at 6: more fragments follow, and the offset in units of 8 bytes.
+/// Bits of IPv4's word at 6: more fragments follow, and the offset in units of 8 bytes.
 const MORE: u16 = 0x2000;
 const OFFSET: u16 = 0x1fff;
 
@@ -39,15 +39,15 @@ pub enum IpVersion {
 /// The part of a packet that a fragment carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// Identification, common to the fragments of one packet, beside their addresses; 16 bits in IPv4.
+    /// Identification, which the fragments of one packet share in addition to their addresses; 16 bits in IPv4.
     pub id: u32,
     /// The offset of its data in the packet, in bytes, a multiple of 8.
     pub offset: u16,
     /// Whether it is not the last.
     pub more: bool,
     /// The protocol that the header of every fragment names: IPv4's protocol, or the next header of the first IPv6
-    /// fragment header. With
-    /// IPv6 it may be another extension, behind which only the first fragment tells what is carried.
+    /// fragment header. With IPv6 it may be another extension, behind which only the first fragment shows the
+    /// payload.
     pub protocol: u8,
 }
 
@@ -108,7 +108,7 @@ impl Headers {
         self.walk_extensions(&data[..end], next, at + IPV6_LEN)
     }
 
-    /// A packet whose next header is no extension.
+    /// Walks a packet whose next header is not an extension.
     #[inline(always)]
     pub(super) fn walk_plain_ipv6(&mut self, data: &[u8], at: usize) -> Option<()> {
         let (next, end) = self.ipv6_header(data, at)?;

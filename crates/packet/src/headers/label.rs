@@ -60,9 +60,9 @@ pub(super) fn stack(data: &[u8], at: usize) -> Option<Mpls> {
 /// The start of the Ethernet frame in a pseudo-wire that starts at `at`: there, or behind a control word of four
 /// bytes.
 ///
-/// A control word begins with four zero bits, and so do many Ethernet addresses; nothing else tells. Then it is where
-/// an EtherType follows that we know, and if in both places, behind a control word. A word that begins with 1 is no
-/// data (RFC 4385, 5).
+/// A control word begins with four zero bits, and so do many Ethernet addresses; no field distinguishes them. If a
+/// known EtherType follows the position without the word, the frame starts there; if a known EtherType follows both
+/// positions, a control word is assumed. A word that begins with 1 does not precede data (RFC 4385, 5).
 pub(super) fn pseudo_wire(data: &[u8], at: usize) -> Option<usize> {
     let behind_word = at + 4;
     match u8_at(data, at)? >> 4 {

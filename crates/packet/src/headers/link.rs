@@ -1,4 +1,4 @@
-//! Link headers, and what may stand between them and the network header.
+//! Link headers, and the headers between them and the network header.
 //!
 //! ```text
 //! Ethernet    destination 6 | source 6 | type 2                       types:  tag       control 2 | type 2
@@ -31,7 +31,7 @@ const LINK_HEADERS_MAX: usize = 16;
 const ETHERNET_TYPE: usize = 12;
 const ETHERNET_LEN: usize = 14;
 
-/// Types of cooked captures up to 1500 that are no EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`,
+/// Types of cooked captures up to 1500 are not EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`,
 /// ETH_P_802_2).
 const COOKED_802_2: u16 = 4;
 
@@ -42,7 +42,7 @@ const DLT_RAW_OPENBSD: LinkType = LinkType(14);
 /// Frame control of LLC frames (ISO 9314-2), without its last four bits.
 const FDDI_LLC: u8 = 0x50;
 
-/// Traffic of a SunATM header that is no LLC frame.
+/// Traffic of a SunATM header that is not an LLC frame.
 const ATM_LAN_EMULATION: u8 = 1;
 
 /// Address families: IPv4's is the same everywhere, IPv6's is that of Linux, NetBSD, FreeBSD and macOS.
@@ -75,7 +75,7 @@ pub(super) fn plain(link_type: LinkType, data: &[u8]) -> Option<Plain> {
     is_plain.then_some(plain)
 }
 
-/// A type, and where what it announces begins.
+/// A type, and the offset of the header that it announces.
 pub(super) type Next = (u16, usize);
 
 impl Headers {
@@ -129,7 +129,7 @@ impl Headers {
         self.walk_to_network(data, kind, at)
     }
 
-    /// Over whatever stands before the network header.
+    /// Skips all headers before the network header.
     fn walk_to_network(&mut self, data: &[u8], mut kind: u16, mut at: usize) -> Option<()> {
         for _ in 0..LINK_HEADERS_MAX {
             (kind, at) = match kind {

@@ -1,4 +1,4 @@
-//! The offset of each header of a packet, and the fields that tell flows apart.
+//! The offset of each header of a packet, and the fields that distinguish flows.
 //!
 //! ```text
 //! | link header | VLAN tags, MPLS labels | IP | IPv6 extensions | transport | payload | link padding |
@@ -10,19 +10,18 @@
 //! flow.rs       the five-tuple                                              hash.rs    a number for each flow
 //! ```
 //!
-//! [`Headers::parse`] goes over a packet once and allocates nothing. What it gives is a small value of offsets;
-//! addresses and ports are read from the bytes when they are asked for. So most methods take the captured bytes again:
-//! the same that were parsed.
+//! [`Headers::parse`] goes over a packet once and allocates nothing. It returns a small value of offsets; the methods
+//! read addresses and ports from the bytes. So most methods take the captured bytes again: the same that were parsed.
 //!
 //! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and
 //! nothing panics, whatever the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured
 //! length, of those that there are. A header that is cut short gives `None` for itself and what is behind it, and
-//! more captured bytes never change what fewer bytes told, except from `None` to something, and `ip_end`.
+//! more captured bytes never change a result except from `None` to a value, and `ip_end`.
 //!
-//! Where the filter language looks at the same header, it finds the same: `tcp port 80` is true of a packet without
-//! tags exactly when its [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers).
-//! There are three differences, all in malformed or rare packets. Filters believe the EtherType, and look at neither
-//! the version nor the lengths in an IP header; here a header of another version, or shorter than 20 bytes, is no IP,
+//! If the filter language looks at the same header, it finds the same: `tcp port 80` is true of a packet without tags
+//! exactly when its [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers). There
+//! are three differences, all in malformed or rare packets. Filters believe the EtherType, and look at neither the
+//! version nor the lengths in an IP header; here a header of another version, or shorter than 20 bytes, is not IP,
 //! and no header is found behind the end that IP gives itself. And filters do not look for IP in 802.3 frames with
 //! SNAP.
 
@@ -50,7 +49,7 @@ use crate::{LinkType, Packet, VlanTag};
 /// VLAN tags that are kept; more are counted, up to what [`link`] walks over.
 const VLANS_KEPT: usize = 4;
 
-/// The offset of each header of a packet, and the fields that tell flows apart. See the [module](self).
+/// The offset of each header of a packet, and the fields that distinguish flows. See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
     l3: Place,
@@ -161,8 +160,8 @@ impl Headers {
         self.mpls
     }
 
-    /// The EtherType of what stands at [`l3`](Self::l3), whatever the link type: 0x0800 for IPv4, also in PPP and
-    /// behind labels. Of a pseudo-wire in MPLS it is that of MPLS. `None` for 802.2 without SNAP, and where the link
+    /// The EtherType of the header at [`l3`](Self::l3), whatever the link type: 0x0800 for IPv4, also in PPP and
+    /// behind labels. Of a pseudo-wire in MPLS it is that of MPLS. `None` for 802.2 without SNAP, and if the link
     /// type has no such types.
     #[inline]
     pub fn ether_type(&self) -> Option<u16> {
@@ -189,8 +188,8 @@ impl Headers {
         self.protocol
     }
 
-    /// Which part of a packet this is; `None` if it is whole. An IPv6 fragment header that cuts nothing (RFC 6946) is
-    /// none.
+    /// The position of this fragment in its packet; `None` if the packet is whole. An IPv6 fragment header that cuts
+    /// nothing (RFC 6946) does not count.
     #[inline]
     pub fn fragment(&self) -> Option<Fragment> {
         self.fragment
@@ -211,7 +210,8 @@ impl Headers {
     }
 
     /// The end of the IP packet in the captured bytes, by its own length: the bytes behind it are padding of the
-    /// link. The captured length, if there is no IP or it gives no length (segmentation offload, jumbograms).
+    /// link. The result is the captured length if there is no IP or it gives no length (segmentation offload,
+    /// jumbograms).
     #[inline]
     pub fn ip_end(&self) -> usize {
         self.end as usize
@@ -231,14 +231,14 @@ impl Headers {
     }
 }
 
-/// An offset, or none. Half the size of what it stands for, because there are three in each [`Headers`].
+/// An offset, or none, in half the size of `Option<usize>`, because there are three in each [`Headers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place(u32);
 
 impl Place {
     const NONE: Place = Place(u32::MAX);
 
-    /// `offset` lies within [`addressable`] bytes.
+    /// `offset` is within [`addressable`] bytes.
     #[inline]
     fn at(offset: usize) -> Place {
         Place(offset as u32)

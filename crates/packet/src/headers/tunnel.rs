@@ -13,8 +13,8 @@
 //!               extensions: words 1 ... next 1] | IP
 //! ```
 //!
-//! The tunnels here are those of the filter language's `inner(...)`, and MPLS besides. A tunnel's header in a first
-//! fragment counts as well.
+//! The tunnels here are those of the filter language's `inner(...)`, and MPLS. A tunnel's header in a first fragment
+//! counts as well.
 //!
 //! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5;
 //! draft-foschiano-erspan-03; RFC 4385.
@@ -56,14 +56,14 @@ pub enum Tunnel {
 pub struct InnerPacket {
     /// The kind of tunnel.
     pub tunnel: Tunnel,
-    /// Which of its kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and Geneve, GTP's
-    /// endpoint.
+    /// Identifier within the kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and
+    /// Geneve, GTP's endpoint.
     pub id: Option<u32>,
     /// Link type of the inner packet: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
     pub link_type: LinkType,
     /// The start of the inner packet, counted from the first byte that was parsed.
     pub offset: usize,
-    /// Its captured bytes, without what pads the outer packet.
+    /// Captured length of the packet, without the padding of the outer packet.
     pub len: usize,
 }
 
@@ -90,8 +90,8 @@ struct Found {
 }
 
 impl Headers {
-    /// The packet inside, one layer of tunnel taken off: labels if there are any, else what IP or UDP carries. `None`
-    /// if there is no tunnel, its header is cut short, or it carries neither IP nor Ethernet.
+    /// The packet inside, one layer of tunnel taken off: labels if there are any, else the payload of IP or UDP.
+    /// `None` if there is no tunnel, its header is cut short, or it carries neither IP nor Ethernet.
     ///
     /// `data` is what was parsed; of other bytes any answer may come, but no panic.
     pub fn inner(&self, data: &[u8]) -> Option<InnerPacket> {

@@ -11,7 +11,7 @@
 use super::read::{array, u8_at};
 
 const DATA: u8 = 2;
-/// Of the subtype: QoS control is there; there is no body.
+/// Bits of the subtype: QoS control is there; there is no body.
 const HAS_QOS: u8 = 0x8;
 const NO_DATA: u8 = 0x4;
 const BOTH_DS: u8 = 0x03;
@@ -31,7 +31,7 @@ pub(super) fn body(data: &[u8], at: usize, padded: bool) -> Option<usize> {
     (body <= data.len()).then_some(body)
 }
 
-/// The same behind a radiotap header.
+/// The network header behind a radiotap header.
 pub(super) fn behind_radiotap(data: &[u8]) -> Option<usize> {
     let &[0, _, l0, l1, p0, p1, p2, p3] = array(data, 0)? else { return None };
     let present = u32::from_le_bytes([p0, p1, p2, p3]);
@@ -40,7 +40,7 @@ pub(super) fn behind_radiotap(data: &[u8]) -> Option<usize> {
     body(data, frame, padded)
 }
 
-/// Whether headers are padded to whole words: bit 5 of the flags, which stand behind the time stamp, if there is one.
+/// Whether headers are padded to whole words: bit 5 of the flags, which follow the time stamp, if there is one.
 fn pads(data: &[u8], present: u32) -> Option<bool> {
     const TIME: u32 = 1;
     const FLAGS: u32 = 2;
