@@ -7,7 +7,7 @@ use super::{BlockId, Comparison, Value};
 pub struct Target {
     /// The block.
     pub block: BlockId,
-    /// Its parameters' values.
+    /// Values of its parameters.
     pub arguments: Vec<Value>,
 }
 
@@ -51,9 +51,7 @@ pub enum Terminator {
     Branch {
         /// The question.
         test: Comparison,
-        /// Its left side.
         left: Value,
-        /// Its right side.
         right: Value,
         /// The edge taken if the condition holds.
         yes: Target,
@@ -92,7 +90,7 @@ impl Terminator {
         }
     }
 
-    /// The same, to change them.
+    /// Visits each target with write access.
     pub fn for_each_target_mut(&mut self, mut visit: impl FnMut(&mut Target)) {
         match self {
             Terminator::Goto(to) => visit(to),

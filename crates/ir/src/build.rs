@@ -6,7 +6,7 @@ use super::{
 };
 use std::sync::Arc;
 
-/// Adds instructions to the block that it stands at.
+/// Adds instructions to the current block.
 ///
 /// Loads bring their guard along, divisions do as well; passes remove what is shown elsewhere.
 #[derive(Debug)]

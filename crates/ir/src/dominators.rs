@@ -99,7 +99,7 @@ impl Dominators {
 struct Tree {
     /// For each block the one above it; the entry's is itself.
     above: Vec<BlockId>,
-    /// For each block one that lies some blocks further up; the entry's is itself.
+    /// For each block one that is some blocks further up; the entry's is itself.
     far_above: Vec<BlockId>,
     /// Number of blocks above.
     depth: Vec<u32>,

@@ -12,7 +12,7 @@ pub struct Machine {
     arguments: Vec<u64>,
 }
 
-/// Why a run ended early.
+/// A run that ended early: the packet is rejected.
 struct Rejected;
 
 impl Machine {

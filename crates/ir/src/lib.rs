@@ -17,11 +17,11 @@
 //! ```
 //!
 //! A value is defined once and means the same wherever it is read: a packet does not change while its filter runs. To
-//! reject is to return 0. Guards are apart from what they guard, so that they can be merged and moved: a load is
-//! allowed only where guards on all paths to it have shown that its bytes are there, and a division only where its
-//! divisor is a constant other than 0 or guarded; [`Ir::verify`] proves both, and engines run only what it has
-//! passed. Guards may be made stricter or moved to an earlier place only if no packet that was accepted is then
-//! rejected, and, with state, if no effect is then left out.
+//! reject is to return 0. Guards are separate from the instructions that they guard, so that they can be merged and
+//! moved: a load is allowed only where guards on all paths to it have shown that its bytes are there, and a division
+//! only where its divisor is a constant other than 0 or guarded; [`Ir::verify`] proves both, and engines run only
+//! what it has passed. Guards may be made stricter or moved to an earlier place only if no packet that was accepted
+//! is then rejected, and, with state, if no effect is then left out.
 //!
 //! Graphs from filters have no edge back to a block that was run; graphs from FPL may, to the [`Loop`]s that they
 //! declare.
@@ -69,7 +69,7 @@ pub struct BlockId(pub u32);
 /// A filter or an FPL program. Blocks that no edge leads to are allowed and cost nothing.
 #[derive(Clone, Debug)]
 pub struct Ir {
-    /// All values, by number. An instruction that stands in no block is not run.
+    /// All values, by number. An instruction that is in no block does not run.
     pub instructions: Vec<Instruction>,
     /// In no order that matters.
     pub blocks: Vec<Block>,
@@ -94,7 +94,7 @@ impl Ir {
         builder.build(entry)
     }
 
-    /// Whether runs leave something behind or depend on what others left: such a program is no mere filter.
+    /// Whether runs leave state behind or depend on the state of others: such a program is more than a filter.
     pub fn has_state(&self) -> bool {
         let stateful = |op: &Op| matches!(op, Op::Cell(_) | Op::SetCell(..) | Op::Call(..));
         self.blocks.iter().flat_map(|block| &block.instructions).any(|value| stateful(self.op(*value)))
@@ -130,7 +130,7 @@ impl Ir {
         BlockId((self.blocks.len() - 1) as u32)
     }
 
-    /// Reads `same[v]` wherever `v` was read; followed on, where that stands for another in turn.
+    /// Reads `same[v]` wherever `v` was read, and follows chains of replacements.
     pub fn replace(&mut self, same: &[Value]) {
         let last = |mut value: Value| {
             while same[value.0 as usize] != value {

@@ -1,4 +1,4 @@
-//! Instructions: types of values, operations, and the arithmetic that they stand for.
+//! Instructions: types of values, operations, and their arithmetic.
 
 use super::Value;
 
@@ -96,7 +96,7 @@ impl PacketOffset {
     }
 }
 
-/// Metadata of a packet: facts beside its bytes. All are [`Type::U32`].
+/// Metadata of a packet: facts that are not in its bytes. All are [`Type::U32`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MetaField {
     /// Length on the wire.
@@ -164,7 +164,7 @@ pub enum Comparison {
     Greater,
     /// Left is greater or equal, unsigned.
     GreaterEqual,
-    /// They have a bit in common.
+    /// Both sides have a bit in common.
     AnySet,
     /// Left is greater, as two's complement.
     SignedGreater,
@@ -222,7 +222,7 @@ impl Op {
         matches!(self, Op::Need(_) | Op::NonZero(_) | Op::SetCell(..) | Op::Call(..))
     }
 
-    /// Whether it gives the same number wherever it stands.
+    /// Whether it gives the same number in each place.
     pub fn is_pure(&self) -> bool {
         !self.has_effect() && !matches!(self, Op::Parameter | Op::Cell(_))
     }

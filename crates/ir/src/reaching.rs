@@ -19,9 +19,9 @@ use super::{BlockId, Dominators, Ir, Op, Value};
 pub struct ReachingDefinitions {
     /// The blocks that lead to each block, once each.
     predecessors: Vec<Vec<BlockId>>,
-    /// The definition that stands for a value at the end of a block: given, or found.
+    /// The definition that a value has at the end of a block: given, or found.
     at_end: Map<(BlockId, Value), Value>,
-    /// The definition that stands for a value at the start of a block where paths join.
+    /// The definition that a value has at the start of a block where paths join.
     at_start: Map<(BlockId, Value), Value>,
     /// Values below this number are the graph's own.
     own: u32,
@@ -49,7 +49,7 @@ impl ReachingDefinitions {
         value.0 >= self.own
     }
 
-    /// Reads what stands for the values for which `is_defined` holds, wherever they are read but in the blocks to be
+    /// Replaces the reads of values for which `is_defined` holds by their definitions, except in the blocks to be
     /// skipped. No block that reads one may define one.
     pub fn rewrite(
         &mut self,
@@ -96,7 +96,7 @@ impl ReachingDefinitions {
         found
     }
 
-    /// The same; where paths join, a parameter is made and its arguments are left to be found.
+    /// Looks up a definition; where paths join, a parameter is made whose arguments are found later.
     fn look(&mut self, ir: &mut Ir, block: BlockId, value: Value, met: &mut Vec<BlockId>) -> Value {
         let mut here = block;
         let found = loop {

@@ -6,8 +6,9 @@
 //!      R = R + 1                           b3(v3): v4 = v3 + 1
 //! ```
 //!
-//! Blocks are entered in an order in which all that lead to one come before it, back edges in loops excepted. So what
-//! a variable stands for at a block's start is known, or a parameter of the block, and no block is looked at twice.
+//! Blocks are entered in an order in which all that lead to one come before it, back edges in loops excepted. So the
+//! value of a variable at a block's start is known, or it is a parameter of the block, and no block is looked at
+//! twice.
 
 use super::{BlockId, Builder, Type, Value};
 
@@ -89,7 +90,7 @@ impl Variables {
         self.looped.push((header, order));
     }
 
-    /// Ends the current block, whose terminator stands.
+    /// Ends the current block, whose terminator is set.
     pub fn leave(&mut self, builder: &Builder) {
         let block = builder.current();
         let blocks = builder.ir().blocks.len();

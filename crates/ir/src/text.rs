@@ -9,7 +9,7 @@
 //!     ...
 //! ```
 //!
-//! Constants stand where they are used; blocks that only reject are called `reject`.
+//! Constants are printed where they are used; blocks that only reject are called `reject`.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ use super::{
     Type, Value,
 };
 
-/// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
+/// The reason that a graph may not run. Such a graph is our own fault, never that of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -66,8 +66,8 @@ pub enum VerifyError {
         /// The division.
         value: Value,
     },
-    /// An edge leads back to a block that is no declared loop's header, or a header does not dominate where it comes
-    /// from.
+    /// An edge leads back to a block that is not the header of a declared loop, or a header does not dominate the
+    /// source of the edge.
     #[error("b{}: an edge leads back to b{}, which is not declared as a loop", .block.0, .to.0)]
     UndeclaredLoop {
         /// The block at which the edge starts.
@@ -81,7 +81,7 @@ pub enum VerifyError {
         /// The block.
         block: BlockId,
     },
-    /// A function that there is not, cells where there are none, or a number of cells that is no power of two.
+    /// An unknown function, cells in a graph without cells, or a number of cells that is not a power of two.
     #[error("b{}: v{} uses a function or cells that are not there", .block.0, .value.0)]
     Unknown {
         /// The block.
@@ -194,7 +194,7 @@ impl Ir {
         Some(PacketOffset::from(base, u32::try_from(self.as_const(more)?).ok()?))
     }
 
-    /// The same place from the value to which its base adds a constant, where that sum does not wrap.
+    /// The same offset counted from the value to which its base adds a constant, if that sum does not wrap.
     fn behind(&self, place: PacketOffset) -> Option<PacketOffset> {
         let Op::Binary(Binary::Add, base, more) = *self.op(place.base?) else { return None };
         let more = self.as_const(more)?;

@@ -1,4 +1,4 @@
-//! Which values are the same number, wherever they stand: a packet does not change while its filter runs.
+//! Finds values that are the same number in every place: a packet does not change while its filter runs.
 //!
 //! ```text
 //! v1 = load16 [12]   v7 = load16 [12]     v1 and v7 are one class
@@ -34,12 +34,12 @@ impl Classes {
         classes
     }
 
-    /// The value that stands for all that are the same number.
+    /// The representative of all values that are the same number.
     pub(super) fn of(&self, value: Value) -> Value {
         self.first[value.0 as usize]
     }
 
-    /// The operation on what stands for its operands, in an order that does not depend on how it was written.
+    /// The operation on the representatives of its operands, in an order that does not depend on how it was written.
     fn normal(&self, op: &Op) -> Op {
         let mut op = op.clone();
         op.map_operands(|operand| self.of(operand));

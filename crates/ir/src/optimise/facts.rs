@@ -78,7 +78,6 @@ impl<T: Copy> Chain<T> {
         self.nodes.get((at as usize).checked_sub(1)?)
     }
 
-    /// From the newest on.
     fn iter(&self, newest: u32) -> impl Iterator<Item = (u32, T)> {
         let mut at = newest;
         let step = move || {
@@ -116,18 +115,18 @@ impl<'a> Facts<'a> {
         Facts { ir, classes, known: Chain::new(), outcomes: Chain::new(), captured }
     }
 
-    /// Stands for the number of bytes that guards have shown.
+    /// The value whose facts record the number of bytes that guards have shown.
     fn bytes(&self) -> Value {
         Value(3 * self.ir.instructions.len() as u32)
     }
 
-    /// Stands for the number of bytes that guards have shown behind a value, and one: 0 is for nothing shown, not
-    /// even that the packet reaches to where it counts to.
+    /// The value whose facts record the number of bytes that guards have shown behind a value, plus one: 0 means that
+    /// nothing is shown, not even that the packet reaches its base.
     fn bytes_from(&self, base: Value) -> Value {
         Value(self.ir.instructions.len() as u32 + base.0)
     }
 
-    /// Stands for a value that guards have shown not to be 0.
+    /// The value whose facts record that guards have shown a value not to be 0.
     fn nonzero(&self, value: Value) -> Value {
         Value(2 * self.ir.instructions.len() as u32 + value.0)
     }
@@ -250,7 +249,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// A value lies within what is known of it now.
+    /// Narrows the known range of a value to `known`.
     pub(super) fn refine(&mut self, way: &mut Way, value: Value, known: Known, depth: u32) {
         let before = self.number(*way, value, &[]);
         let after = before.and(known);
@@ -309,8 +308,8 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// Whether guards before have shown what this one would. They are told apart by value, not by class, as in the
-    /// proof.
+    /// Whether earlier guards have shown the condition of this one. They are distinguished by value, not by class, as
+    /// in the proof.
     pub(super) fn is_passed(&self, way: Way, op: &Op, given: &Given) -> bool {
         match op {
             Op::Need(PacketOffset { base: None, offset }) => {

@@ -29,7 +29,7 @@ pub(super) fn fold(ir: &mut Ir) -> bool {
 }
 
 struct Fold {
-    /// The value that stands for each.
+    /// The representative of each value.
     same: Vec<Value>,
     /// The instructions of the block in hand.
     block: Vec<Value>,
@@ -75,7 +75,7 @@ impl Fold {
         value
     }
 
-    /// Adds an instruction to the block, or what it comes to. Whether packets may pass it.
+    /// Adds an instruction to the block, or the instruction that it folds to. Returns whether packets may pass it.
     fn instruction(&mut self, ir: &mut Ir, value: Value) -> bool {
         let Instruction { mut op, ty } = ir.instructions[value.0 as usize].clone();
         op.map_operands(|operand| self.read(operand));
@@ -164,7 +164,7 @@ impl Fold {
     }
 }
 
-/// Constants stand on the right.
+/// Puts constants on the right.
 fn turn_round(
     ty: Type,
     k: u64,
@@ -278,7 +278,7 @@ fn arithmetic(ir: &Ir, op: Binary, ty: Type, left: Value, right: Value) -> Optio
     }
 }
 
-/// The same operation twice, with two constants, is once with one.
+/// Folds two operations with two constants into one with one constant.
 fn again(ir: &Ir, op: Binary, ty: Type, left: Value, k: u64) -> Option<Simpler> {
     let Op::Binary(inner, value, right) = *ir.op(left) else { return None };
     let before = ir.as_const(right).filter(|_| inner == op)?;

@@ -11,13 +11,13 @@
 //! A comparison of the captured length that leads to nothing but a rejection if it fails is a guard, and becomes one
 //! first.
 //!
-//! Backward, what is wanted: at a point, the guards that stand on every path from it that accepts. A packet without
+//! Backward, wanted guards: at a point, the guards that are on every path from it that accepts. A packet without
 //! those bytes is rejected on each of these paths and on each other, so to reject it at once changes nothing, unless
-//! an effect stood between: in front of an effect, nothing is wanted. Forward, what is covered ([`Coverage`], the
-//! rule of the proof): guards that ask for no more go.
+//! an effect is between: in front of an effect, nothing is wanted. Forward, covered bytes ([`Coverage`], the rule of
+//! the proof): guards that need no more bytes go.
 //!
-//! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on paths
-//! that now have none of their own, and would save none on any path.
+//! A guard is made larger in its place and never added. A guard at a still earlier point would be on paths that now
+//! have none of their own, and would save none on any path.
 
 use crate::{Coverage, Dominators, Ir, Op, PacketOffset, Terminator, Type, Value};
 

@@ -16,10 +16,10 @@ const COPIED_MAX: u32 = 6;
 /// Places remembered on average, for each block of the graph, at which values are wanted.
 const WANTED_PER_BLOCK: usize = 16;
 
-/// Why a value cannot be computed again.
+/// The reason that a value cannot be computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stay {
-    /// A parameter, whose value an edge may tell.
+    /// A parameter, whose value an edge may know.
     Parameter,
     /// Too much work, or a value that the proof knows by its number.
     Always,

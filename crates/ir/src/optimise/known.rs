@@ -1,4 +1,4 @@
-//! Facts about a number: the range that it lies in, and its bits that are 0 or 1 for certain.
+//! Facts about a number: its range, and its bits that are certainly 0 or 1.
 //!
 //! ```text
 //! load8 [14]              0..=255     bits ........
@@ -34,7 +34,6 @@ impl Known {
         Known { least, greatest, zeros: 0, ones: 0 }.settled()
     }
 
-    /// Bits that are 0, bits that are 1.
     pub(super) fn bits(zeros: u64, ones: u64) -> Known {
         Known { least: 0, greatest: u64::MAX, zeros, ones }.settled()
     }

@@ -40,10 +40,10 @@ struct Limits {
     first: Value,
     out: Target,
     next: BlockId,
-    /// The block before the loop, and what it gives.
+    /// The block before the loop, and its arguments.
     before: BlockId,
     given: Vec<Value>,
-    /// The block that goes back, what it compares the counter with, and what it gives.
+    /// The block that goes back, the operand of its comparison with the counter, and its arguments.
     last: BlockId,
     second: Value,
     onward: Vec<Value>,

@@ -68,7 +68,7 @@ fn fixed(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
 type Text = (Vec<Type>, Vec<(Op, Type)>, Terminator);
 
 struct Merge {
-    /// For each block the one that stands for it.
+    /// The representative of each block.
     same: Vec<BlockId>,
     /// The block that does nothing but reject.
     rejects: Option<BlockId>,

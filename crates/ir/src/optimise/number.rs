@@ -56,7 +56,7 @@ enum Step {
 
 struct Walk {
     classes: Classes,
-    /// For the value that stands for a class, the one of its values that can be read in the block in hand.
+    /// For the representative of a class, the one of its values that can be read in the current block.
     at_hand: Vec<Option<Value>>,
     undo: Vec<(Value, Option<Value>)>,
     /// The value to read for each.

@@ -57,7 +57,7 @@ impl Seen {
         (k <= self.max() >> self.shift).then(|| self.swap(k << self.shift))
     }
 
-    /// The bits of the turned load that stand for those of a mask.
+    /// The bits of the reversed load that correspond to those of a mask.
     fn mask(self, mask: u64) -> u64 {
         self.swap((mask & self.max() >> self.shift) << self.shift)
     }
@@ -67,7 +67,6 @@ impl Seen {
     }
 }
 
-/// The readers of a value.
 #[derive(Clone, Copy)]
 enum Reader {
     /// An instruction, and its block.

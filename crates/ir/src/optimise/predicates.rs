@@ -1,5 +1,5 @@
-//! Redundant predicates (BPF+): a branch whose outcome all paths to it know is no branch, and an edge that knows the
-//! outcome of the next branches goes on to where they lead.
+//! Redundant predicates (BPF+): a branch whose outcome all paths to it know is removed, and an edge that knows the
+//! outcome of the next branches goes directly to their target.
 //!
 //! ```text
 //!         b1: ip?                              b1: ip?
@@ -77,7 +77,7 @@ struct Pass<'a> {
     facts: Facts<'a>,
     /// For each block its place in the order.
     place: Vec<usize>,
-    /// For each value the block that it stands in.
+    /// The block of each value.
     home: Vec<BlockId>,
     /// Whether edges may leave the block out.
     passable: Vec<bool>,
@@ -181,7 +181,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Leads an edge on as far as its outcomes are known, and hands on what it knows.
+    /// Moves an edge on as far as its outcomes are known, and passes on its facts.
     fn send(&mut self, from: BlockId, way: Way, to: &Target) -> Target {
         let Followed { target, given, carried } = self.follow(way, to);
         let there = target.block.0 as usize;
@@ -308,7 +308,7 @@ struct Followed {
     target: Target,
     /// The parameters on the edge, with what they are given.
     given: Vec<(Value, Value)>,
-    /// Those of blocks that are left out which are still read.
+    /// Values of skipped blocks that are still read.
     carried: Vec<Value>,
 }
 

@@ -6,9 +6,9 @@
 //! b2: v9 = load16 [12]; branch v9 == 5 ? ...
 //! ```
 //!
-//! Only values that are the same wherever they stand can be computed again. Parameters cannot; an edge that leaves
-//! their block out says what they are on it ([`Definition`]), and where it meets others, a new parameter tells which
-//! it was ([`ReachingDefinitions`]).
+//! Only values that are the same in every place can be computed again. Parameters cannot; an edge that skips their
+//! block gives their values on it ([`Definition`]), and where it meets others, a new parameter selects the value
+//! ([`ReachingDefinitions`]).
 
 use crate::{BlockId, Dominators, Instruction, Ir, Op, ReachingDefinitions, Value};
 use rustc_hash::FxHashMap as Map;
@@ -22,8 +22,8 @@ pub(super) struct Definition {
     pub(super) by: Value,
 }
 
-/// Computes again what is read without having been computed. Values that are defined anew are parameters, with all
-/// their definitions but those as parameters of their own blocks.
+/// Computes values again that are read without having been computed. The newly defined values are parameters, with
+/// all their definitions but those as parameters of their own blocks.
 pub(super) fn repair(ir: &mut Ir, definitions: &[Definition]) {
     let dominators = Dominators::new(ir);
     let children = dominators.children();

@@ -85,7 +85,7 @@ struct Asked {
     /// The target if no test holds, and the number of edges that lead there.
     next: Target,
     ways: i64,
-    /// The block that it needs besides, for a range.
+    /// A second block, which a range needs.
     second: Option<BlockId>,
     /// The present method of the search.
     search: Option<SwitchSearch>,
@@ -102,7 +102,6 @@ struct Chain {
 struct Chains {
     /// Number of edges into each block.
     ways_in: Vec<i64>,
-    /// Number of reads of each value.
     reads: Vec<i64>,
     /// Blocks that are parts of chains that were looked at.
     seen: Vec<bool>,

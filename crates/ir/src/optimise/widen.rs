@@ -10,9 +10,9 @@
 //! atom  := bytes of a chain's test, which of their bits count, and what these must be
 //! ```
 //!
-//! The tests of a chain may be asked in any order, as long as nothing but computation stands between them; guards may
-//! stand there if to fail is to reject. Two atoms become one where both lie in one load whose bytes are known to be
-//! there, and where it pays:
+//! The tests of a chain may be asked in any order, as long as only computation is between them; guards may be there
+//! if to fail is to reject. Two atoms become one if both are in one load whose bytes are known to be there, and if it
+//! pays:
 //!
 //! - The wide load must take the place of the narrow ones. A load that other tests need as well stays, so it gains
 //!   little.
@@ -170,7 +170,7 @@ fn atom(ir: &Ir, value: Value, mask: u64, key: u64) -> Option<Atom> {
     })
 }
 
-/// The chain that starts at a block; empty if the block's test is no atom.
+/// The chain that starts at a block; empty if the block's test is not an atom.
 fn chain_from(ir: &Ir, head: BlockId, ways_in: &[u32]) -> Vec<Link> {
     let mut chain = Vec::new();
     let Some((atom, yes, fail)) = atom_of(ir, head) else { return chain };

@@ -149,7 +149,7 @@ impl Lookup {
         self.ranges(ir, above, high);
     }
 
-    /// One range with one comparison: what lies before it wraps to beyond it.
+    /// Tests one range with one comparison: values before it wrap to beyond it.
     fn range(&self, ir: &mut Ir, block: BlockId, span: &Span) {
         let mut left = self.value;
         if span.first > 0 {
@@ -196,7 +196,7 @@ fn disjoint(links: &[Link]) -> Vec<Span> {
     spans
 }
 
-/// The same for single keys.
+/// The spans of single keys.
 fn distinct(links: &[Link]) -> Vec<Span> {
     let mut spans: Vec<Span> =
         links.iter().map(|link| Span { first: link.first, last: link.last, to: link.to.clone() }).collect();
