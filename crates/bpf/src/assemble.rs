@@ -11,8 +11,8 @@
 //! and a `ja` in place of each copy.
 //! ```
 //!
-//! The program is made from its end to its start: then each target stands already when the jump to it is made, and
-//! one pass is enough.
+//! The program is made from its end to its start: each target already has its position when the jump to it is made,
+//! so one pass is enough.
 
 use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use crate::{Insn, code};
@@ -46,7 +46,7 @@ struct Assembler<'a> {
     reversed: Vec<Insn>,
     /// Number of instructions from each block's start to the program's end.
     distance: Vec<usize>,
-    /// The same for the last instruction that goes on to each block, 0 if there is none.
+    /// Position of the last instruction that goes on to each block, 0 if there is none.
     copy: Vec<usize>,
     /// The places of `ret` instructions and what they return, so that equal ones become one.
     ret: Vec<(u32, usize)>,

@@ -9,9 +9,9 @@
 //! operand    := k | X
 //! ```
 //!
-//! A packet load outside of the captured bytes ends the program: the packet is rejected, whatever stands around the
-//! load. A pass may therefore drop a load only where it shows that the same bytes, or bytes behind them, were read
-//! before on every path.
+//! A packet load outside of the captured bytes ends the program: the packet is rejected, whatever surrounds the load.
+//! A pass may therefore drop a load only where it shows that the same bytes, or bytes behind them, were read before
+//! on every path.
 
 use std::ops::{Index, IndexMut};
 
@@ -85,7 +85,7 @@ pub enum JumpTest {
     AnySet,
 }
 
-/// One instruction that is no jump.
+/// One instruction that is not a jump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Statement {
     /// A = k.
@@ -209,7 +209,7 @@ impl Cfg {
         }
     }
 
-    /// Adds a block and says where it stands.
+    /// Adds a block and returns its number.
     pub fn push(&mut self, statements: Vec<Statement>, terminator: Terminator) -> BlockId {
         self.blocks.push(Block { statements, terminator });
         BlockId((self.blocks.len() - 1) as u32)

@@ -4,12 +4,12 @@
 //! geneve or ip:   M[0] = M[1] = M[2] = 0;  UDP to port 6081? M[...] = where the inner packet is;  ... pkt[M[0] : 2]
 //! ```
 //!
-//! Kernels refuse a program that may read what it has not written (`check_load_and_stores` in `net/core/filter.c`). The
-//! passes before this one may take a cell's first value for 0.
+//! Kernels refuse a program that may read a cell that it has not written (`check_load_and_stores` in
+//! `net/core/filter.c`). The passes before this one may take a cell's first value for 0.
 
 use crate::cfg::{Cfg, Statement, Terminator};
 
-/// The same graph with what must be written first.
+/// Adds the writes that must come first.
 pub fn initialise(mut cfg: Cfg) -> Cfg {
     let unwritten = read_before_written(&cfg);
     if unwritten != 0 {

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! There is one decoded operation for each instruction, at the same position, so that jumps need no translation. Two
-//! shapes that filters are full of are decoded to one operation which does the work of several instructions:
-//! a load and the comparison after it, and a run of equality tests that all lead to the same place. The operations that
-//! they stand for stay where they are, for jumps that enter in the middle.
+//! shapes that filters are full of are decoded to one operation which does the work of several instructions: a load
+//! and the comparison after it, and a run of equality tests that all lead to the same place. The operations that they
+//! replace stay in place, for jumps that enter in the middle.
 //!
 //! Meaning, where sources differ: a load outside of the captured bytes rejects the packet at once, and X + k never
 //! wraps; division and modulo by an X of 0 reject; a shift by an X over 31 gives 0; scratch cells start as 0.
@@ -279,8 +279,8 @@ impl Alu {
     }
 }
 
-/// How far a jump goes. A branch of the machine, which it predicts, and no selection: else each operation would wait
-/// for the packet bytes that the one before compares.
+/// Distance of a jump. It is a branch of the machine, which it predicts, and not a selection: else each operation
+/// would wait for the packet bytes that the one before compares.
 #[inline(always)]
 fn skip(holds: bool, jt: u8, jf: u8) -> usize {
     if holds {
@@ -291,7 +291,7 @@ fn skip(holds: bool, jt: u8, jf: u8) -> usize {
     }
 }
 
-/// Tells the compiler that a branch is worth predicting.
+/// Marks a branch as worth predicting for the compiler.
 #[cold]
 #[inline]
 fn unlikely() {}

@@ -166,7 +166,7 @@ pub const KERNEL_INSNS_MAX: usize = 4096;
 /// The most instructions of a [`Program`], so that positions and jumps fit 32 bits with room to spare.
 pub const INSNS_MAX: usize = 1 << 24;
 
-/// Packet offsets from which Linux loads what it knows about a packet instead of its bytes (`linux/filter.h`).
+/// Packet offsets from which Linux loads metadata of a packet instead of its bytes (`linux/filter.h`).
 ///
 /// Only absolute loads reach them; the size of the load does not matter.
 pub mod ancillary {

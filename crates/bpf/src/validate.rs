@@ -11,7 +11,7 @@ use thiserror::Error;
 use super::code::*;
 use super::{INSNS_MAX, Insn, KERNEL_INSNS_MAX, SCRATCH_CELLS, ancillary};
 
-/// Why a list of instructions is no program.
+/// The reason that a list of instructions is not a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -21,7 +21,7 @@ pub enum Invalid {
     /// More than [`INSNS_MAX`] instructions.
     #[error("the program has {len} instructions, more than the {INSNS_MAX} allowed")]
     TooLong {
-        /// Its length.
+        /// Length of the program.
         len: usize,
     },
     /// A code that is not in the instruction set.
@@ -29,7 +29,7 @@ pub enum Invalid {
     UnknownCode {
         /// Position of the instruction, from 0.
         at: usize,
-        /// Its code.
+        /// Code of the instruction.
         code: u16,
     },
     /// A jump past the end, or backward (which would be a distance over 2^31).
@@ -62,19 +62,19 @@ pub enum Invalid {
         /// The constant.
         bits: u32,
     },
-    /// The last instruction is no return, so the program could run past its end.
+    /// The last instruction is not a return, so the program could run past its end.
     #[error("the last instruction is not a return")]
     NoReturnAtEnd,
 }
 
-/// Why the kernel would not take a valid program.
+/// The reason that the kernel would not take a valid program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KernelRefusal {
     /// Longer than `BPF_MAXINSNS`.
     #[error("the program has {len} instructions, the kernel takes at most {KERNEL_INSNS_MAX}")]
     TooLong {
-        /// Its length.
+        /// Length of the program.
         len: usize,
     },
     /// An absolute load from an offset that the kernel keeps for metadata and does not know.
@@ -82,7 +82,7 @@ pub enum KernelRefusal {
     UnknownAncillary {
         /// Position of the load, from 0.
         at: usize,
-        /// Its offset.
+        /// Offset of the load.
         offset: u32,
     },
     /// A scratch cell that some path reads without having written it.
@@ -174,7 +174,7 @@ pub(super) fn check_for_kernel(insns: &[Insn]) -> Result<(), KernelRefusal> {
     check_scratch(insns)
 }
 
-/// `bpf_check_classic` refuses what lies at or above `SKF_AD_OFF` without being an ancillary load.
+/// `bpf_check_classic` refuses offsets at or above `SKF_AD_OFF` that are not ancillary loads.
 fn check_ancillary(at: usize, insn: Insn) -> Result<(), KernelRefusal> {
     let absolute = matches!(insn.code, c if c == LD | W | ABS || c == LD | H | ABS || c == LD | B | ABS);
     if absolute && insn.k >= ancillary::BASE && ancillary::name(insn.k).is_none() {
@@ -185,8 +185,8 @@ fn check_ancillary(at: usize, insn: Insn) -> Result<(), KernelRefusal> {
 
 /// Walks forward with the set of cells that every path to each instruction has written.
 ///
-/// `check_load_and_stores` of `net/core/filter.c` goes through the list once and does not start anew behind a return:
-/// what stands there counts as following it as well.
+/// `check_load_and_stores` of `net/core/filter.c` goes through the list once and does not restart behind a return:
+/// the next instruction counts as following it as well.
 fn check_scratch(insns: &[Insn]) -> Result<(), KernelRefusal> {
     let mut written_before = vec![u16::MAX; insns.len()];
     written_before[0] = 0;

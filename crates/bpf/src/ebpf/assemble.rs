@@ -26,7 +26,7 @@ pub struct Label(pub u32);
 #[derive(Debug, Default)]
 pub struct Assembler {
     items: Vec<Item>,
-    /// For each label the item that it stands before.
+    /// For each label the item behind it.
     labels: Vec<Option<u32>>,
 }
 
@@ -80,12 +80,12 @@ pub fn opposite(test: u8) -> Option<u8> {
 }
 
 impl Assembler {
-    /// Adds an instruction that is no jump to a label.
+    /// Adds an instruction that does not jump to a label.
     pub fn push(&mut self, insn: Insn) {
         self.items.push(Item { insn, to: None, is_long: false });
     }
 
-    /// Adds a jump to a label, which may stand before or behind it.
+    /// Adds a jump to a label, which may come before or behind it.
     pub fn jump(&mut self, insn: Insn, to: Label) {
         self.items.push(Item { insn, to: Some(to), is_long: false });
     }

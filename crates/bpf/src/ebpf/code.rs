@@ -42,7 +42,7 @@ pub const MEM: u8 = 0x60;
 
 /// Mode: memory at a register and the offset, changed in one step for all processors.
 pub const ATOMIC: u8 = 0xc0;
-/// Beside the operation of an atomic one, in its constant: the source becomes the former value.
+/// Flag in the constant of an atomic operation: the source register receives the former value.
 pub const FETCH: i32 = 0x01;
 
 /// Arithmetic: to += operand.

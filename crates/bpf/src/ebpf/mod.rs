@@ -50,9 +50,9 @@ pub mod sk_buff {
     pub const PKT_TYPE: i16 = 4;
     /// 1 if a VLAN tag was taken out of the bytes.
     pub const VLAN_PRESENT: i16 = 20;
-    /// Its control information.
+    /// Control information of the VLAN tag.
     pub const VLAN_TCI: i16 = 24;
-    /// Its protocol identifier, in network order.
+    /// Protocol identifier of the VLAN tag, in network order.
     pub const VLAN_PROTO: i16 = 28;
     /// The kernel's index of the interface.
     pub const IFINDEX: i16 = 40;

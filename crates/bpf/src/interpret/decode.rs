@@ -54,7 +54,8 @@ fn fuse(load: Op, jump: Op) -> Option<Op> {
 /// The runs of at least [`CHAIN_MIN`] `jeq #k` that miss to each other and lead to one place, with the position of
 /// their head.
 ///
-/// Jumps that are too far for 8 bits go over copies of `ja` and `ret`, which may stand between the comparisons.
+/// Finds chains. Jumps that are too far for 8 bits go over copies of `ja` and `ret`, which may be between the
+/// comparisons.
 fn find_chains(insns: &[Insn]) -> Vec<(usize, Chain)> {
     let destinations = destinations(insns);
     let hit_of = |at: usize| destinations[at + 1 + usize::from(insns[at].jt)];

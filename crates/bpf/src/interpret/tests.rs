@@ -93,7 +93,7 @@ fn loads_of_unknown_metadata_reject() {
     assert_eq!(run(&insns, &[0; 64], &Meta::default()), 0);
 }
 
-/// A chain, entered at its head and in its middle, agrees with the comparisons it stands for.
+/// A chain, entered at its head and in its middle, agrees with the comparisons that it replaces.
 #[test]
 fn chains_agree_with_their_comparisons() {
     let constants = [50, 20, 40, 20, 30];

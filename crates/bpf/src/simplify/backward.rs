@@ -6,8 +6,8 @@
 //! needed  := how many bytes from the start every path from here to an accepting return loads
 //! ```
 //!
-//! `needed` tells when a load may go although the packet might be too short for it: the paths that would have gone on
-//! are going to be rejected by a later load, and the others reject in any case.
+//! `needed` shows when a load may go although the packet might be too short for it: a later load rejects the paths
+//! that would have gone on, and the others reject in any case.
 
 use super::value::{Register, is_unsteady};
 use crate::ancillary;
@@ -24,7 +24,7 @@ pub(super) struct Demand {
 }
 
 impl Demand {
-    /// Of the blocks in `order`, which puts each before its successors.
+    /// Computes the demand of the blocks in `order`, which puts each before its successors.
     pub(super) fn of(cfg: &Cfg, order: &[BlockId]) -> Demand {
         let mut demand = Demand { wanted: vec![0; cfg.blocks.len()], needed: vec![0; cfg.blocks.len()] };
         for &id in order.iter().rev() {
@@ -49,7 +49,7 @@ impl Demand {
         self.needed[id.0 as usize]
     }
 
-    /// The same two for the end of a block, its terminator included.
+    /// Demand at the end of a block, its terminator included.
     pub(super) fn at_end(&self, terminator: &Terminator) -> (u32, u64) {
         match *terminator {
             Terminator::Return(0) => (0, EVERYTHING),
@@ -87,9 +87,8 @@ pub(super) fn may_reject(statement: Statement) -> bool {
 }
 
 /// Removes statements whose result is unread and whose failure changes nothing, and moves arithmetic into the test
-/// where it fits. `safe` says for each block which of its statements cannot reject where they stand. Returns whether
-/// anything went that stood between other statements: a load that has become useless leaves nothing behind to look at
-/// again.
+/// where it fits. `safe` has for each block the statements that cannot reject there. Returns whether any statement
+/// between others was removed: a load that has become useless leaves nothing behind to look at again.
 pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>], folds: bool) -> bool {
     let mut removed = false;
     let mut demand = Demand { wanted: vec![0; cfg.blocks.len()], needed: vec![0; cfg.blocks.len()] };

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The rules of inference are those of libpcap's optimiser (`fold_edge`), no more: the same test again, and equality
-//! with another constant. So what it proves never true, and refuses, is what we prove never true, and refuse.
+//! with another constant. So both prove the same filters never true, and refuse them.
 
 use std::rc::Rc;
 

@@ -33,7 +33,7 @@ pub(super) struct Forward {
     pub(super) cfg: Cfg,
     /// The blocks that are still reached, each before its successors.
     pub(super) order: Vec<BlockId>,
-    /// For each block, which of its statements cannot reject where they stand; only if any may be removed.
+    /// For each block, the statements that cannot reject there; computed only if any may be removed.
     pub(super) safe: Vec<Vec<bool>>,
     /// For each block that branches, the state at its beginning and the value it tests; only if blocks can be moved.
     pub(super) tested: Vec<Option<(State, Value)>>,
@@ -53,7 +53,8 @@ struct Pass<'a> {
 /// The statements that a pass may remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// Those that write to X or to scratch what is there: each block goes on loading A for itself, and can be moved.
+    /// Removes those that write a value to X or to scratch that is already there: each block still loads A for
+    /// itself, and can be moved.
     AllButA,
     /// Any.
     All,

@@ -1,4 +1,4 @@
-//! Chains of tests that share an exit edge, sorted so that tests of one value stand together.
+//! Chains of tests that share an exit edge, sorted so that tests of one value are adjacent.
 //!
 //! ```text
 //! src = a? -> dst = a? -> src = b? -> dst = b? -> no        every yes goes to one place

@@ -11,7 +11,6 @@ use crate::ancillary;
 use crate::cfg::{Alu, BlockId, CELLS, JumpTest, Operand, Statement, Width};
 use rustc_hash::FxHashMap as Map;
 
-/// The number of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Value(u32);
 
@@ -31,7 +30,7 @@ pub(super) enum Expr {
     Indexed(Width, u32, Value),
     HeaderLen(u32),
     Alu(Alu, Value, Value),
-    /// Arithmetic with a constant operand, where it is told apart from the same with a register.
+    /// Arithmetic with a constant operand, as opposed to a register.
     AluConst(Alu, Value, u32),
     Negate(Value),
     Join(BlockId, Register),
@@ -58,7 +57,6 @@ impl Register {
     }
 }
 
-/// The value in each register.
 pub(super) type Registers = [Value; Register::COUNT];
 
 /// All values of a graph.
@@ -82,7 +80,7 @@ impl Values {
         values
     }
 
-    /// The same for what an optimiser knows that works out no arithmetic.
+    /// Values for an optimiser that does no arithmetic.
     pub(super) fn unfolded(blocks: usize) -> Values {
         Values { folds: false, ..Values::new(blocks) }
     }
@@ -96,7 +94,7 @@ impl Values {
         number
     }
 
-    /// A value that equals no other: what a statement gives that is no function of the packet.
+    /// A value that equals no other: the result of a statement that is not a function of the packet.
     pub(super) fn fresh(&mut self, register: Register) -> Value {
         self.exprs.push(Expr::Join(NOWHERE, register));
         Value(self.exprs.len() as u32 - 1)
@@ -121,7 +119,7 @@ impl Values {
         }
     }
 
-    /// The value that a statement writes, and its register. `None` for a load that is no function of the packet (a
+    /// The value that a statement writes, and its register. `None` for a load that is not a function of the packet (a
     /// random number, the CPU).
     pub(super) fn effect(
         &mut self,
