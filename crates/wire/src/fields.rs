@@ -5,17 +5,17 @@
 //! line-end = [CR] LF
 //! ```
 //!
-//! Names and values may hold any bytes. A line without a colon, or with nothing before it, is no field: it is passed over
-//! and counted ([`Fields::malformed`]). Sources: RFC 9112, 5 and 2.2; RFC 3261, 7.3.1.
+//! Names and values may hold any bytes. A line without a colon, or with nothing before it, is not a field: it is
+//! skipped and counted ([`Fields::malformed`]). Sources: RFC 9112, 5 and 2.2; RFC 3261, 7.3.1.
 
 use std::borrow::Cow;
 
 /// A header line, with the lines that continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field<'h> {
-    /// Its name as it was sent, without blanks around it.
+    /// Name as it was sent, without blanks around it.
     pub name: &'h [u8],
-    /// Its value as it was sent, without blanks around it. It has line ends where the field goes over several lines.
+    /// Value as it was sent, without blanks around it. It has line ends if the field spans several lines.
     raw: &'h [u8],
 }
 
@@ -53,7 +53,7 @@ impl<'h> Fields<'h> {
         Fields { rest: lines, malformed: 0 }
     }
 
-    /// Lines up to here that are no fields.
+    /// Lines up to here that are not fields.
     pub fn malformed(&self) -> usize {
         self.malformed
     }

@@ -5,8 +5,8 @@
 //! start-line = method SP target SP version  |  version SP status [SP reason]         version = HTTP/1.DIGIT
 //! ```
 //!
-//! Servers and clients accept more than the grammar of RFC 9112 allows, so this parser does too: only a start line that is
-//! none tells other protocols apart. [`Fields`] says what is made of the lines behind it.
+//! Servers and clients accept more than the grammar of RFC 9112 allows, so this parser does too: only an invalid
+//! start line reveals another protocol. [`Fields`] describes how the lines behind it are read.
 
 use crate::Detection;
 use crate::fields::{Fields, head_len, line_end};
@@ -17,7 +17,7 @@ const METHOD_MAX: usize = 32;
 /// The first line of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start<'h> {
-    /// Of a request.
+    /// First line of a request.
     Request {
         /// The method.
         method: &'h [u8],
@@ -26,7 +26,7 @@ pub enum Start<'h> {
         /// The digit behind `HTTP/1.`.
         minor: u8,
     },
-    /// Of a response.
+    /// First line of a response.
     Response {
         /// The status, 100 to 999.
         status: u16,
@@ -40,11 +40,10 @@ pub enum Start<'h> {
 /// The head of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'h> {
-    /// Its first line.
+    /// First line of the message.
     pub start: Start<'h>,
-    /// The header lines.
     lines: &'h [u8],
-    /// Its bytes, with the empty line that ends it.
+    /// Length in bytes, with the empty line that ends it.
     pub len: usize,
     /// The empty line was there.
     pub is_whole: bool,
@@ -83,7 +82,7 @@ impl<'h> Head<'h> {
         })
     }
 
-    /// Its header fields.
+    /// Header fields of the message.
     pub fn fields(&self) -> Fields<'h> {
         Fields::new(self.lines)
     }
@@ -111,7 +110,7 @@ pub fn may_begin(bytes: &[u8]) -> bool {
     }
 }
 
-/// The first line of a message in a line; `is_whole` tells whether the line has its end.
+/// Reads the first line of a message; `is_whole` means that the line has its end.
 fn start(line: &[u8], is_whole: bool) -> Option<Start<'_>> {
     if let Some(rest) = strip_version(line) {
         let minor = line[7] - b'0';

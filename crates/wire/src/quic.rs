@@ -8,7 +8,7 @@
 //!
 //! The keys follow from the connection ID that the client chose for the server. The packets of the client's first
 //! flight carry that ID. The keys stay when the server has chosen another ID, and change after a Retry. A packet that
-//! does not open with them comes from the server, or is no QUIC.
+//! does not open with them comes from the server, or is not QUIC.
 //!
 //! Sources: RFC 9000, 16 (numbers), 17.2 (packets), 19 (frames); RFC 9001, 5 (keys and protection); RFC 9369 (version
 //! 2).
@@ -25,7 +25,8 @@ use crate::bytes::ByteReader;
 /// CRYPTO frames of one packet that are sorted without memory of their own: Chrome sends about ten.
 const PIECES: usize = 64;
 const ID_MAX: usize = 20;
-/// The bit of the first byte that tells QUIC from other protocols, unless it is cleared (RFC 9000, 17.2; RFC 9287).
+/// The bit of the first byte that distinguishes QUIC from other protocols, unless it is cleared (RFC 9000, 17.2; RFC
+/// 9287).
 const QUIC_BIT: u8 = 0x40;
 const TAG_LEN: usize = 16;
 /// Bytes that the mask of the header is made of (RFC 9001, 5.4.2).
@@ -75,8 +76,8 @@ pub fn has_long_header(datagram: &[u8]) -> bool {
     version(datagram).is_some() && (datagram[0] & QUIC_BIT != 0 || has_ids(datagram))
 }
 
-/// Whether connection IDs of QUIC stand behind the version. Without the QUIC bit a datagram may be one of another
-/// protocol: RTP begins with the same byte.
+/// Whether connection IDs of QUIC follow the version. Without the QUIC bit a datagram may be one of another protocol:
+/// RTP begins with the same byte.
 fn has_ids(datagram: &[u8]) -> bool {
     let header = LongHeader::parse(datagram);
     let ids = header.and_then(|header| header.destination_id.zip(header.source_id));

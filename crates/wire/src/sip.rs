@@ -53,7 +53,7 @@ pub struct Message<'m> {
     pub to: &'m str,
     /// The method in `CSeq`, that an answer answers.
     pub method: &'m str,
-    /// What the message carries, if `Content-Type` says SDP.
+    /// Body of the message, if `Content-Type` says SDP.
     pub sdp: Option<&'m str>,
 }
 
@@ -92,13 +92,13 @@ impl<'m> Message<'m> {
     }
 }
 
-/// The address in a `From` or `To`: what stands in angle brackets, else what stands before parameters.
+/// The address in a `From` or `To`: the part in angle brackets, else the part before parameters.
 pub fn address(value: &str) -> &str {
     let inside = value.split_once('<').and_then(|(_, rest)| rest.split_once('>')).map(|(inside, _)| inside);
     inside.unwrap_or_else(|| value.split(';').next().unwrap_or_default()).trim()
 }
 
-/// A value in UTF-8; of others what stands behind a displayed name, which old telephones send in Latin-1.
+/// A value in UTF-8. Of other values it is the part behind a displayed name, which old telephones send in Latin-1.
 fn text(value: &[u8]) -> &str {
     let behind_name = || str::from_utf8(&value[value.iter().position(|byte| *byte == b'<')?..]).ok();
     str::from_utf8(value).ok().or_else(behind_name).unwrap_or_default()

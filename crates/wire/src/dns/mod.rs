@@ -97,8 +97,8 @@ pub struct Message {
 
 impl Message {
     /// Reads a message, and the name of its first question in [text form](name::read) into `name`, which is cleared
-    /// before. `None` if the bytes are no message: opcodes that were never given out, or a first question whose name
-    /// does not end within the bytes.
+    /// before. `None` if the bytes are not a message: opcodes that were never given out, or a first question whose
+    /// name does not end within the bytes.
     pub fn parse(message: &[u8], name: &mut Vec<u8>) -> Option<Message> {
         name.clear();
         let header = Header::parse(message)?;

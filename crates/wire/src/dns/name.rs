@@ -174,7 +174,7 @@ fn bits(message: &[u8], at: usize) -> Result<NamePart<'_>, NameFault> {
     Ok(NamePart::Bits { count, bits })
 }
 
-/// 0 stands for 256.
+/// The number of bits; 0 means 256.
 fn bit_count(message: &[u8], at: usize) -> Result<usize, NameFault> {
     Ok(match byte(message, at)? {
         0 => 256,

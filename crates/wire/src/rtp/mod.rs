@@ -28,7 +28,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header at the front of a datagram; `None` if it is no RTP of version 2, or RTCP (RFC 5761, 4).
+    /// The header at the front of a datagram; `None` if it is not RTP of version 2, or RTCP (RFC 5761, 4).
     pub fn parse(datagram: &[u8]) -> Option<Header> {
         let mut bytes = ByteReader(datagram);
         let (flags, kind, sequence) = (bytes.u8()?, bytes.u8()?, bytes.u16()?);

@@ -9,8 +9,8 @@
 
 use super::Header;
 
-/// A step that is taken for a gap of lost packets (RFC 3550, A.1, `MAX_DROPOUT`). After a greater one the stream
-/// begins anew, once a packet has followed.
+/// The largest step that counts as a gap of lost packets (RFC 3550, A.1, `MAX_DROPOUT`). After a greater one the
+/// stream restarts, once a packet has followed.
 const DROPOUT_MAX: u16 = 3000;
 
 /// Packets behind the highest of which is known whether they came.
@@ -19,7 +19,8 @@ const REMEMBERED: u32 = 64;
 /// A silence after which numbers that do not go on belong to another stream.
 const SILENCE_NS: i64 = 5_000_000_000;
 
-/// A step between arrival and time stamp that is no jitter: the sender has another time base, or was on hold.
+/// A step between arrival and time stamp from which on it is not jitter: the sender has another time base, or was on
+/// hold.
 const TIME_STEP_NS: i64 = 5_000_000_000;
 
 /// A stream: the packets of a synchronization source to one port.
@@ -28,16 +29,16 @@ pub struct Stream {
     received: u64,
     duplicates: u64,
     late: u64,
-    /// Packets expected before the stream began anew.
+    /// Packets expected before the last restart of the stream.
     expected_before: u64,
     restarts: u64,
     first: u64,
     highest: u64,
-    /// Which of the last packets came: bit 0 is the highest.
+    /// Bit mask of the last packets that came: bit 0 is the highest.
     window: u64,
-    /// The number that a packet after a great step has to have so that the stream begins anew.
+    /// The number that a packet after a great step must have to restart the stream.
     resumes_at: Option<u16>,
-    /// Of the last packet: arrival in nanoseconds, and time stamp.
+    /// Arrival in nanoseconds and time stamp of the last packet.
     last: (i64, u32),
     jitter_ns: i64,
     jitter_max_ns: i64,
@@ -69,8 +70,8 @@ impl Stream {
         }
     }
 
-    /// Whether a packet belongs to another stream of the same source: it comes after a silence, and its number does not
-    /// go on. `is_over` tells that the call of this stream has ended, so that the silence alone shows it.
+    /// Whether a packet belongs to another stream of the same source: it comes after a silence, and its number does
+    /// not go on. `is_over` means that the call of this stream has ended, so that the silence alone shows it.
     pub fn is_over_before(&self, header: &Header, time_ns: i64, is_over: bool) -> bool {
         let step = header.sequence.wrapping_sub(self.highest as u16);
         let goes_on = step < DROPOUT_MAX || step > u16::MAX - REMEMBERED as u16;
@@ -98,7 +99,7 @@ impl Stream {
         self.last = (time_ns, header.timestamp);
     }
 
-    /// Takes the number of a packet into account; whether it is no duplicate.
+    /// Takes the number of a packet into account. Returns whether it is not a duplicate.
     fn number(&mut self, sequence: u16) -> bool {
         let step = sequence.wrapping_sub(self.highest as u16);
         let is_back = step > u16::MAX - REMEMBERED as u16;
@@ -160,7 +161,7 @@ impl Stream {
         self.late
     }
 
-    /// How often the numbers began anew.
+    /// Number of restarts of the numbers.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }

@@ -78,7 +78,7 @@ fn version_code(version: u16) -> &'static str {
     }
 }
 
-/// The first and the last letter of a protocol; if they are no letters, the first and the last digit of its bytes in
+/// The first and the last letter of a protocol; if they are not letters, the first and the last digit of its bytes in
 /// hexadecimal.
 fn first_and_last(protocol: &[u8]) -> String {
     let (Some(first), Some(last)) = (protocol.first(), protocol.last()) else { return "00".to_owned() };

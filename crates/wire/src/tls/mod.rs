@@ -86,7 +86,7 @@ pub fn message_type(segment: &[u8]) -> Option<u8> {
     }
 }
 
-/// The transport of a hello, as JA4 tells them apart.
+/// The transport of a hello, as JA4 distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TLS over TCP.
@@ -321,7 +321,7 @@ impl<'b> ClientHello<'b> {
         .unwrap_or(self.legacy_version)
     }
 
-    /// Types of the extensions in the order in which they stand there, without reserved values.
+    /// Types of the extensions in their order, without reserved values.
     fn extension_types(&self) -> impl Iterator<Item = u16> + use<'b> {
         let mut reader = ByteReader(self.extensions);
         std::iter::from_fn(move || {

@@ -59,7 +59,7 @@ fn client_hello() -> Vec<u8> {
 /// Version, server name, protocols and JA4.
 type Fields = (u16, Vec<u8>, Vec<Vec<u8>>, Option<String>);
 
-/// The fields of a hello, apart from the bytes in which it lies.
+/// The fields of a hello, without the bytes that contain it.
 fn fields_of(detection: Detection<Hello<'_>>) -> Detection<Fields> {
     match detection {
         Detection::NoMatch => Detection::NoMatch,
