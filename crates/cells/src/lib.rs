@@ -47,7 +47,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
-    /// There is no such cell.
+    /// The cell does not exist.
     #[error("there is no cell {cell}: {cells} cells count from 0")]
     NoCell {
         /// The cell asked for.

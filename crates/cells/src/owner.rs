@@ -39,7 +39,7 @@ impl AsRef<[std::sync::atomic::AtomicU64]> for Cells {
 }
 
 impl SharedCells {
-    /// Makes a file of `cells` cells, or takes up one that is there, with what it holds.
+    /// Creates a file of `cells` cells, or opens an existing one with its contents.
     ///
     /// # Errors
     /// [`Error::InUse`] if another process has it, [`Error::WrongFile`] if it is another file or has other cells,
@@ -167,7 +167,7 @@ fn open(path: &Path) -> Result<(File, bool), Error> {
     Ok((file, about.len() == 0))
 }
 
-/// Writes a header, and all cells as 0: a full disk is told here, not by a signal later.
+/// Writes a header, and all cells as 0: a full disk is reported here, not by a signal later.
 fn begin(file: &File, cells: u64) -> std::io::Result<()> {
     use std::os::unix::fs::FileExt;
     let zeros = [0; 64 << 10];

@@ -22,14 +22,14 @@ const ATTEMPTS: u32 = 500;
 pub enum Order {
     /// A cell gets a value.
     Set {
-        /// Which cell, from 0.
+        /// Number of the cell, from 0.
         cell: u64,
         /// The new value.
         value: u64,
     },
     /// A value is added to a cell, modulo 2^64.
     Add {
-        /// Which cell, from 0.
+        /// Number of the cell, from 0.
         cell: u64,
         /// The summand.
         value: u64,
@@ -44,13 +44,13 @@ pub enum Order {
 /// All cells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Their values.
+    /// Values of the cells.
     pub cells: Vec<u64>,
-    /// They are of one moment, between two batches of packets.
+    /// The values are of one moment, between two batches of packets.
     pub is_consistent: bool,
 }
 
-/// Opens a file. A pipe in its place does not make us wait: it is no file of cells.
+/// Opens a file. Does not wait if the path is a pipe: a pipe is not a file of cells.
 fn open(path: &Path, options: &OpenOptions) -> Result<File, Error> {
     let file = disk::open_at_once(path, options).map_err(Error::system("open", path))?;
     match file.metadata().map_err(Error::system("look at", path))?.is_file() {
