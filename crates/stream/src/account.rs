@@ -14,7 +14,7 @@ pub enum GapCause {
     Acknowledged,
     /// More waited behind them than may wait.
     Room,
-    /// They were missing when the stream ended.
+    /// The bytes were missing when the stream ended.
     Ended,
     /// The packet was captured, but not all of its bytes.
     NotCaptured,

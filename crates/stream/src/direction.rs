@@ -11,7 +11,7 @@ use tapline_packet::Meta;
 
 /// TCP's greatest window (RFC 7323, 2.3): a segment further away is none of this stream.
 const WINDOW_MAX: i64 = 1 << 30;
-/// The memory of a segment that is held, besides its packet.
+/// Memory of a held segment in addition to its packet.
 const HELD_COST: usize = 160;
 
 /// A segment that waits for its turn.
@@ -26,7 +26,7 @@ pub(crate) struct Held {
     pub(crate) len: u64,
     /// Payload behind it that was not captured.
     pub(crate) missing: u64,
-    /// What it acknowledges.
+    /// Acknowledged number.
     pub(crate) ack: Option<u32>,
 }
 
@@ -37,7 +37,6 @@ impl Held {
     }
 }
 
-/// One direction.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
     /// The number of the byte at `position`, once one is known.
@@ -55,7 +54,7 @@ pub(crate) struct Direction {
     acknowledged: u64,
     /// Since when the receiver has what we miss.
     pub(crate) lacking_since: Option<i64>,
-    /// Its receiver reset the connection: what is sent still is seen, and the end is that.
+    /// The receiver reset the connection: data that is still sent is seen, and the end is a reset.
     pub(crate) is_reset: bool,
     /// The stream has ended.
     pub(crate) is_over: bool,
@@ -137,7 +136,7 @@ impl Direction {
         Some(start - self.position)
     }
 
-    /// The same, if the receiver has all of them.
+    /// The first gap, if the receiver has all of its bytes.
     pub(crate) fn first_gap_acknowledged(&self) -> Option<u64> {
         self.first_gap().filter(|gap| self.position + gap <= self.acknowledged)
     }

@@ -115,15 +115,15 @@ pub enum Event<'a> {
     Segment(Piece<'a>),
     /// Bytes that will not come.
     Gap {
-        /// Their number, 1 or more.
+        /// Number of missing bytes, 1 or more.
         len: u64,
         /// The reason for which they were given up.
         cause: GapCause,
     },
     /// No more bytes come. Segments without bytes, such as the reset itself, may.
     End(EndCause),
-    /// The last event of a connection: both of its streams are forgotten. Told once, of the client's stream, whether
-    /// or not a stream had begun.
+    /// The last event of a connection: both of its streams are forgotten. It is reported once, for the client's
+    /// stream, whether or not a stream had begun.
     Forgotten,
 }
 

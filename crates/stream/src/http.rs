@@ -6,10 +6,10 @@
 //!   +- no HTTP, a gap --> lost --a piece that begins like a message--> head
 //! ```
 //!
-//! Bodies are told as they were sent: what `Content-Encoding` says was not undone. A parser holds at most [`HEAD_MAX`]
+//! Bodies are reported as they were sent: a `Content-Encoding` is not decoded. A parser holds at most [`HEAD_MAX`]
 //! bytes of a head, a conversation 64 KiB of requests whose responses are awaited, and nothing of a body.
-//! [`Conversation::memory`] tells how much that is. Which stream has the requests is told by the messages: of a capture
-//! that begins in the middle of a connection, the end that was seen first may be the server.
+//! [`Conversation::memory`] returns the sum. The messages show which stream has the requests: in a capture that
+//! begins in the middle of a connection, the end that was seen first may be the server.
 
 mod awaited;
 
@@ -52,7 +52,7 @@ impl Head {
 pub enum BodyEvent<'a> {
     /// A body begins.
     Begin(Head),
-    /// Its next bytes.
+    /// The next bytes of the body.
     Data(&'a [u8]),
     /// The body is over.
     End {
@@ -74,13 +74,13 @@ pub struct StreamBytes<'b> {
     pub acknowledged: Option<u64>,
 }
 
-/// Counters of what a conversation has that is no HTTP.
+/// Counters of the parts of a conversation that are not HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unparsed {
-    /// Times that a stream went on with something that is no message, or with a message whose length cannot be told. What
-    /// comes behind it is left out up to a piece that begins like a message.
+    /// Times that a stream continued with something other than a message, or with a message of unknown length. The
+    /// bytes behind it are left out up to a piece that begins like a message.
     pub messages: u64,
-    /// Header lines that are no fields. Their messages are told without them.
+    /// Header lines that are not fields. Their messages are reported without them.
     pub lines: u64,
 }
 
@@ -193,7 +193,7 @@ struct Parser {
     partial: Vec<u8>,
     /// The first line of the head is in it.
     has_start: bool,
-    /// Its messages are requests; `None` before the first.
+    /// Whether the messages are requests; `None` before the first.
     has_requests: Option<bool>,
     missing: u64,
 }
@@ -275,7 +275,6 @@ impl Parser {
         rest
     }
 
-    /// Bytes of a head.
     fn head<'b>(&mut self, piece: StreamBytes<'b>, context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
         let StreamBytes { mut bytes, mut offset, acknowledged } = piece;
         let before = self.partial.len();
@@ -401,7 +400,7 @@ impl Parser {
         self.state = State::Lost;
     }
 
-    /// Leaves out what is no message. It is counted in a stream of HTTP.
+    /// Skips bytes that are not a message, and counts them in a stream of HTTP.
     fn refuse(&mut self, context: &mut Context<'_>, sink: Sink<'_>) {
         context.unparsed.messages += u64::from(self.has_requests.is_some());
         self.lose(sink);
@@ -475,7 +474,7 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok().filter(|size| *size <= i64::MAX as u64)
 }
 
-/// The way in which the length of a body is told.
+/// The framing of a body: the source of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     None,
@@ -491,11 +490,11 @@ struct KnownFields {
     host: String,
     content_type: String,
     content_encoding: String,
-    /// Lines that are no fields.
+    /// Lines that are not fields.
     malformed: u64,
     /// The last transfer coding is chunked, if there is one.
     is_chunked: Option<bool>,
-    /// The length that all fields say; `Err` if they differ, or one is no number.
+    /// The length that all fields give; `Err` if they differ, or one is not a number.
     length: Option<Result<u64, ()>>,
 }
 
@@ -538,7 +537,7 @@ impl KnownFields {
     }
 
     /// RFC 9112, 6.3: the last transfer coding before a length, several lengths only if they are equal. `None` if the
-    /// length cannot be told.
+    /// length is unknown.
     fn framing(&self) -> Option<Framing> {
         match (self.is_chunked, self.length) {
             (Some(true), _) => Some(Framing::Chunked),
@@ -548,7 +547,6 @@ impl KnownFields {
     }
 }
 
-/// A number of decimal digits.
 fn decimal(digits: &[u8]) -> Option<u64> {
     let is_number = digits.iter().all(u8::is_ascii_digit);
     std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
@@ -669,7 +667,7 @@ mod tests {
         assert_eq!((ends, bytes), (vec![(5, false), (8, false), (0, true)], b"1289012!".to_vec()));
     }
 
-    /// What each body answers, and its bytes; `None` where the request is unknown.
+    /// Each body with the request that it answers, and its bytes; `None` if the request is unknown.
     type Answers = Vec<(Option<String>, String)>;
 
     /// A conversation whose messages come with offsets and acknowledgements, and with losses.

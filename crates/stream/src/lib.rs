@@ -20,15 +20,15 @@
 //!
 //! - **Overlaps**: of bytes that were sent several times, those delivered first count. Behind a gap, the segment that
 //!   begins first in the stream is delivered first.
-//! - **Gaps** are given up, and told, once the receiver acknowledged what is missing and [`Limits::patience`] has
-//!   passed (the capture lost it); once more than [`Limits::stream_bytes`] or [`Limits::bytes`] wait behind gaps (the
-//!   connection that has held longest gives up first); and when the stream ends. Bytes that a snap length cut off are a
-//!   gap at once.
+//! - **Gaps** are given up, and reported, once the receiver acknowledged the missing bytes and [`Limits::patience`]
+//!   has passed (the capture lost it); once more than [`Limits::stream_bytes`] or [`Limits::bytes`] wait behind gaps
+//!   (the connection that has held longest gives up first); and when the stream ends. Bytes that a snap length cut
+//!   off are a gap at once.
 //! - **Beginnings**: SYN, or the first segment with payload. Bytes from before it that come later are given up.
-//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (bytes that the other end sends until it
-//!   knows are delivered), silence for [`Limits::idle`] by the packets' time, another SYN on the same ports, no room for more connections (the longest silent one goes), the end
-//!   of the capture. A connection that ended is remembered until it was silent for as long, so that what is sent again
-//!   is no new one.
+//! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (bytes that the other end sends
+//!   until it knows are delivered), silence for [`Limits::idle`] by the packets' time, another SYN on the same ports,
+//!   no room for more connections (the longest silent one goes), the end of the capture. A connection that ended is
+//!   remembered until it was silent for as long, so that a retransmission does not start a new one.
 //! - **Numbers** are those of tshark's `tcp.stream` as long as no connection had to make room.
 //!
 //! Every captured byte of TCP payload is delivered, a duplicate, given up or held; every byte of a stream is delivered

@@ -14,7 +14,6 @@ use crate::segment::Segment;
 /// A reset with a number further ahead than this is none of the connection's.
 const RESET_REACH: i64 = 1 << 20;
 
-/// A connection.
 struct Connection {
     number: u64,
     /// The key: the canonical direction.
@@ -22,7 +21,7 @@ struct Connection {
     /// Whether the canonical direction is the client's.
     is_key_from_client: bool,
     has_syn: bool,
-    /// That of the key, and the other.
+    /// The direction of the key, and the other.
     directions: [Direction; 2],
     /// The time of the last packet, no earlier than that of any packet before it.
     seen: i64,
@@ -75,7 +74,7 @@ pub struct Reassembler {
 type Sink<'a> = &'a mut dyn FnMut(&Stream, Event<'_>);
 
 impl Reassembler {
-    /// One that has seen nothing.
+    /// Makes a reassembler that has seen nothing.
     pub fn new(limits: Limits) -> Reassembler {
         Reassembler {
             limits: Limits { connections: limits.connections.max(1), ..limits },
@@ -95,7 +94,7 @@ impl Reassembler {
         &self.account
     }
 
-    /// Takes the next packet, and tells what happens by it.
+    /// Takes the next packet, and reports the resulting events.
     pub fn push(&mut self, headers: &Headers, packet: Packet<'_>, sink: Sink<'_>) -> Taken {
         let Some(segment) = Segment::of(headers, packet) else { return Taken::NotTcp };
         self.now = self.now.max(packet.meta.timestamp.as_nanos());
@@ -112,7 +111,7 @@ impl Reassembler {
         taken
     }
 
-    /// Tells the time where no packets come: what was silent for too long ends.
+    /// Advances the time without a packet: connections that were silent for too long end.
     pub fn tick(&mut self, now_ns: i64, sink: Sink<'_>) {
         self.now = self.now.max(now_ns);
         self.end_idle(sink);
@@ -228,7 +227,7 @@ impl Reassembler {
         }
     }
 
-    /// Forgets a connection, after what it holds was handed on.
+    /// Forgets a connection, after its held bytes were handed on.
     fn remove(&mut self, at: usize, cause: EndCause, sink: Sink<'_>) {
         for way in 0..2 {
             self.end(at, way, cause, sink);
@@ -255,7 +254,7 @@ impl Reassembler {
         self.tell_end(at, way, cause, sink);
     }
 
-    /// Ends a direction once. What it still holds lies behind its end.
+    /// Ends a direction once. Its held bytes are behind its end.
     fn tell_end(&mut self, at: usize, way: usize, cause: EndCause, sink: Sink<'_>) {
         let Some(connection) = &mut self.places[at] else { return };
         let direction = &mut connection.directions[way];

@@ -19,7 +19,7 @@ const HEADER_LEN: usize = 20;
 pub(crate) struct Segment {
     /// The direction.
     pub(crate) tuple: FiveTuple,
-    /// Of the first byte of payload: one behind SYN.
+    /// Number of the first byte of payload: one behind SYN.
     pub(crate) sequence: u32,
     /// The next byte that the sender waits for.
     pub(crate) ack: Option<u32>,

@@ -14,7 +14,7 @@ const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
 const ACK: u8 = 0x10;
 
-/// What came out of a reassembler: of each direction its bytes with gaps as `None`, and its end.
+/// Output of a reassembler: of each direction its bytes with gaps as `None`, and its end.
 #[derive(Default)]
 struct Found {
     streams: Vec<(Stream, Vec<Option<u8>>, Option<EndCause>)>,
@@ -338,7 +338,7 @@ fn connections_end_in_each_of_their_ways() {
     assert_eq!(bench.found.streams.len(), 5);
 }
 
-/// What was on its way to the end that reset the connection is delivered.
+/// Bytes on their way to the end that reset the connection are delivered.
 #[test]
 fn bytes_sent_before_a_reset_arrived_are_delivered() {
     let mut bench = Bench::new(Limits::default());

@@ -1,4 +1,4 @@
-//! Which request a response answers.
+//! Matches responses to requests.
 //!
 //! ```text
 //! nothing is lost     the first request that awaits a response (RFC 9112, 9.3.2)
@@ -7,8 +7,8 @@
 //!                     whose client had received all before this response; else unknown
 //! ```
 //!
-//! Acknowledgements tell what each end had received when it sent a message. The last rule holds for clients that send one
-//! request at a time, and its first match makes the order known again.
+//! Acknowledgements show how much each end had received when it sent a message. The last rule holds for clients that
+//! send one request at a time, and its first match makes the order known again.
 
 use std::collections::VecDeque;
 
@@ -20,9 +20,9 @@ pub(super) const BYTES_MAX: usize = 64 << 10;
 /// The part of a request that its response depends on. Texts are as they were sent, cut at 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Its method.
+    /// Method of the request.
     pub method: String,
-    /// Its target.
+    /// Target of the request.
     pub target: String,
     /// `Host`, empty without one.
     pub host: String,
