@@ -2,7 +2,7 @@
 
 use crate::pattern::{BYTES_MAX, PATTERN_LEN_MAX, PATTERNS_MAX};
 
-/// Why a set of patterns was refused.
+/// The reason that a set of patterns was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,13 +20,13 @@ pub enum Error {
     TooLong {
         /// The pattern.
         id: u32,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: usize,
     },
     /// More patterns than [`PATTERNS_MAX`].
     #[error("{count} patterns, {PATTERNS_MAX} are allowed: make several sets")]
     TooMany {
-        /// Their number.
+        /// Number of patterns.
         count: usize,
     },
     /// More bytes than [`BYTES_MAX`] in all patterns together.
@@ -35,7 +35,7 @@ pub enum Error {
         /// The pattern that passes the limit.
         id: u32,
     },
-    /// Two patterns have one id, so that a match could not be told.
+    /// Two patterns have one id, so matches could not be distinguished.
     #[error("two patterns have the id {id}: give each its own")]
     SameId {
         /// The id.
@@ -46,7 +46,7 @@ pub enum Error {
     Unfit {
         /// The engine's name.
         engine: &'static str,
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         reason: String,
     },
     /// A line of a pattern list does not follow the format.

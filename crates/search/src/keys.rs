@@ -1,4 +1,4 @@
-//! The distinct strings that engines search for, and the patterns that each stands for.
+//! The distinct strings that engines search for, and the patterns of each.
 //!
 //! ```text
 //! patterns             keys                members, in order
@@ -91,14 +91,14 @@ impl Keys {
         (0..self.len()).map(|key| self.bytes(key))
     }
 
-    /// Whether `key` stands at `start`.
+    /// Whether `key` occurs at `start`.
     pub(crate) fn is_at(&self, key: usize, haystack: &[u8], start: usize) -> bool {
         let bytes = self.bytes(key);
         let Some(window) = haystack.get(start..start + bytes.len()) else { return false };
         if self.fold { window.eq_ignore_ascii_case(bytes) } else { window == bytes }
     }
 
-    /// Tells of all patterns of a key that stands at `start`.
+    /// Reports all patterns of a key that occurs at `start`.
     pub(crate) fn report(
         &self,
         key: usize,

@@ -6,12 +6,12 @@
 //! payload, batch of payloads, pieces of a flow ──────────┴──► every (id, start, end)
 //! ```
 //!
-//! | engine | chosen for | what it is |
+//! | engine | chosen for | implementation |
 //! |---|---|---|
 //! | [`SearchEngine::Single`] | 1 pattern, case-sensitive | memchr's `memmem` |
 //! | [`SearchEngine::Teddy`] | few patterns, case-sensitive | aho-corasick's SIMD search, each place then checked exactly |
 //! | [`SearchEngine::Grams`] | all others | a table of the patterns' 4 or 6 byte pieces, looked up every few bytes |
-//! | [`SearchEngine::Automaton`] | many patterns of 1 to 3 bytes; and what stands behind `Grams` when traffic is made to slow it | daachorse |
+//! | [`SearchEngine::Automaton`] | many patterns of 1 to 3 bytes; and the fallback of `Grams` when traffic is made to slow it | daachorse |
 //!
 //! Whatever the engine, the meaning is that of [`find_all_naive`]: all occurrences of all patterns, overlapping ones
 //! too. `docs/search.md` has the figures by which the engines are chosen.

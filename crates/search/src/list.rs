@@ -6,7 +6,7 @@
 //! escape   := '\' ( 'x' hex hex | 'n' | 'r' | 't' | '0' | '\' | '|' | '/' | '#' | ' ' )
 //! ```
 //!
-//! `/i` at the end ignores case. Bytes above 0x7e stand for themselves; blanks inside a pattern too, those around it
+//! `/i` at the end ignores case. Bytes above 0x7e are taken literally; blanks inside a pattern too, those around it
 //! go. Lines end with a line feed, before which a carriage return is dropped.
 
 use crate::{Error, Pattern};
@@ -48,7 +48,7 @@ fn trim_end(line: &[u8]) -> &[u8] {
 struct Line<'a> {
     rest: &'a [u8],
     number: u32,
-    /// Of the first byte of `rest`.
+    /// Column of the first byte of `rest`.
     column: usize,
 }
 

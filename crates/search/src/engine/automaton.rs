@@ -10,7 +10,7 @@ use daachorse::DoubleArrayAhoCorasick;
 use std::ops::ControlFlow;
 
 pub(crate) struct Automaton {
-    /// Its values are keys.
+    /// The automaton, whose values are keys.
     inner: DoubleArrayAhoCorasick<u32>,
     /// Length of the longest key.
     len_max: usize,
@@ -43,7 +43,7 @@ impl Automaton {
         self.inner.heap_bytes()
     }
 
-    /// Tells of each key and where it starts, in the order of ends. Folding takes memory: one allocation a call.
+    /// Reports each key and its start, in the order of ends. Folding takes memory: one allocation a call.
     pub(crate) fn search(
         &self,
         keys: &Keys,

@@ -46,7 +46,7 @@ impl SearchEngine {
         }
     }
 
-    /// Why this engine cannot search some set.
+    /// The error of an engine that cannot search a set.
     pub(crate) fn unfit(self, reason: impl Into<String>) -> Error {
         Error::Unfit { engine: self.name(), reason: reason.into() }
     }
@@ -58,7 +58,7 @@ impl std::fmt::Display for SearchEngine {
     }
 }
 
-/// Patterns and their keys: what an engine needs beside its own tables.
+/// Patterns and their keys: the data that an engine needs in addition to its own tables.
 #[derive(Debug)]
 pub(crate) struct Set {
     pub(crate) patterns: Vec<Pattern>,
@@ -66,7 +66,7 @@ pub(crate) struct Set {
 }
 
 impl Set {
-    /// Tells of a key that stands at `start`.
+    /// Reports a key that occurs at `start`.
     pub(crate) fn report(
         &self,
         key: usize,
@@ -139,7 +139,7 @@ impl Searcher {
         }
     }
 
-    /// Tells of every occurrence in `haystack`, in any order, until the sink ends it.
+    /// Reports every occurrence in `haystack`, in any order, until the sink ends it.
     pub(crate) fn search(&self, set: &Set, haystack: &[u8], sink: Sink<'_>) -> ControlFlow<()> {
         match self {
             Searcher::Single(single) => single.search(set, haystack, sink),

@@ -1,4 +1,4 @@
-//! Few keys: a SIMD search for the next place where any of them stands, then every key tried at that place.
+//! Few keys: a SIMD search for the next place where any of them occurs, then every key is tried at that place.
 //!
 //! ```text
 //! haystack  . . . . . . a . . . .        leftmost-first: no key starts before a
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The SIMD search reports matches that do not overlap, but its leftmost start is right: starting again one byte
-//! behind it, nothing is missed and nothing is told twice.
+//! behind it, nothing is missed and nothing is reported twice.
 
 use super::{SearchEngine, Set};
 use crate::Error;

@@ -57,7 +57,7 @@ struct Tier {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     tier: u8,
-    /// Of the window's first byte in the key.
+    /// Offset of the window's first byte in the key.
     offset: u16,
 }
 
@@ -110,7 +110,7 @@ impl Grams {
         ControlFlow::Continue(())
     }
 
-    /// Tells of what the lookups from `place` on would have found.
+    /// Reports the matches that the lookups from `place` on would have found.
     #[cold]
     fn finish(&self, set: &Set, haystack: &[u8], place: &Interrupted, sink: Sink<'_>) -> ControlFlow<()> {
         self.fallback.search(&set.keys, haystack, |key, start| {

@@ -1,4 +1,4 @@
-//! The second step: which keys have the piece that a lookup hit, and whether they stand there.
+//! The second step: finds the keys that have the piece that a lookup hit, and checks whether they occur there.
 //!
 //! ```text
 //! piece ──hash──► slot ──starts──► entries of the slot: (piece, key, offset of the piece in the key)
@@ -29,7 +29,7 @@ pub(crate) struct Pieces {
 struct Entry {
     gram: u64,
     key: u32,
-    /// Of the piece in the key.
+    /// Offset of the piece in the key.
     offset: u16,
 }
 
@@ -130,7 +130,7 @@ impl Pieces {
         rest.is_some()
     }
 
-    /// Tells of the keys that have the piece at `lookup` and stand there.
+    /// Reports the keys that have the piece at `lookup` and occur there.
     #[inline]
     pub(crate) fn verify(
         &self,

@@ -1,4 +1,4 @@
-//! How long pieces are and how far apart lookups: the tiers of a set.
+//! Length of the pieces and distance of the lookups: the tiers of a set.
 //!
 //! ```text
 //! shortest key of the tier   1     2     3     4     5     6     7     8     9    10    13
@@ -25,7 +25,7 @@ impl Shape {
 
     /// Cycles a byte for `keys` keys, by the measurements in `docs/search.md`.
     fn cost(self, keys: usize) -> f32 {
-        /// Of a lookup in the small table, and in a large one; of a hit.
+        /// Cost of a lookup in the small table, and in a large one; of a hit.
         const SPARSE: f32 = 1.5;
         const DENSE: f32 = 2.8;
         const SIX: f32 = 0.6;
