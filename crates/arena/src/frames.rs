@@ -1,6 +1,6 @@
 //! Frames of every protocol we print, with lengths and checksums right.
 //!
-//! Frames are built from the inside out: each builder takes what it carries and gives bytes back.
+//! Frames are built from the inside out: each builder takes its payload and returns bytes.
 //!
 //! ```text
 //! application bytes --Udp/Tcp/Sctp--> segment --IpPair--> packet --Ethernet--> frame --vlan, mpls, vxlan, ...--> frame
@@ -53,7 +53,7 @@ impl Host {
         }
     }
 
-    /// Its address of the wanted version.
+    /// Address of the given version.
     pub fn ip(&self, version: IpVersion) -> IpAddr {
         match version {
             IpVersion::V4 => self.v4.into(),

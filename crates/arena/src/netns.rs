@@ -91,7 +91,7 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name, as `ip netns` lists it.
+    /// Name, as `ip netns` lists it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -105,8 +105,8 @@ impl Namespace {
         [one, other].iter().try_for_each(|interface| self.wait_until_up(interface))
     }
 
-    /// Waits until an interface sends what it is given. After its carrier came up the kernel sets its queues up in the
-    /// background (`linkwatch_do_dev`); until then packets are dropped without a word.
+    /// Waits until an interface sends packets. After its carrier came up the kernel sets its queues up in the
+    /// background (`linkwatch_do_dev`); until then packets are dropped silently.
     ///
     /// # Errors
     /// That it does not come up within a minute, or the call that failed.
@@ -192,7 +192,7 @@ fn link(route: &mut RouteSocket, name: &str) -> Result<Link, SyscallError> {
         .ok_or(SyscallError::new("netlink(NETLINK_ROUTE)", libc::ENODEV))
 }
 
-/// What `ethtool -K NAME tx off gso off tso off gro off sg off` does.
+/// Does the same as `ethtool -K NAME tx off gso off tso off gro off sg off`.
 fn switch_offloads_off(control: &mut LinkControl, name: &str) -> Result<(), SyscallError> {
     const PREFIXES: [&str; 5] =
         ["tx-checksum-", "tx-scatter-gather", "tx-tcp", "tx-generic-segmentation", "rx-gro"];

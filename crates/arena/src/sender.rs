@@ -35,7 +35,7 @@ pub enum Pace {
 pub struct Sent {
     /// Frames that the kernel took.
     pub packets: u64,
-    /// Their bytes, without frame check sequences.
+    /// Bytes of the packets, without frame check sequences.
     pub bytes: u64,
     /// From the first to the last.
     pub duration: Duration,
@@ -58,7 +58,7 @@ impl Sender {
     /// On an interface, in the namespace of this name or, without one, in ours.
     ///
     /// # Errors
-    /// There is no such namespace or interface, or `CAP_NET_RAW` is missing.
+    /// The namespace or interface does not exist, or `CAP_NET_RAW` is missing.
     pub fn open(namespace: Option<&str>, interface: &str) -> Result<Sender, String> {
         let socket = match namespace {
             None => open_here(interface)?,

@@ -1,6 +1,6 @@
 //! The sums that protocols carry.
 
-/// The internet checksum (RFC 1071) over the parts as if they stood one behind the other.
+/// The internet checksum (RFC 1071) over the concatenated parts.
 ///
 /// Every part but the last must have an even length.
 pub fn internet_checksum(parts: &[&[u8]]) -> u16 {

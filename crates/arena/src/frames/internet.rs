@@ -67,7 +67,7 @@ pub struct Ipv4 {
     pub fragment_offset: u16,
     /// Hops left.
     pub ttl: u8,
-    /// Options as they stand, up to 40 bytes; padded with zeroes to whole words.
+    /// Options as given, up to 40 bytes; padded with zeroes to whole words.
     pub options: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Link layers: Ethernet and what stands between it and the network layer.
+//! Link layers: Ethernet and the headers between it and the network layer.
 //!
 //! ```text
 //! Ethernet   dst 6, src 6, type 2, payload

@@ -41,8 +41,8 @@ struct RawStatistics {
 const INTERRUPTED: c_int = -2;
 /// The pause between two looks at the end.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
-/// the kernel counts each packet twice, and libpcap leaves one of the two out.
+/// Time beyond the timeout to wait for packets that the kernel has counted. On loopback the wait always happens: the
+/// kernel counts each packet twice, and libpcap leaves one of the two out.
 const LAST_PACKETS: Duration = Duration::from_secs(1);
 
 /// A handle that another thread may interrupt.
@@ -77,7 +77,7 @@ pub struct LiveSettings<'a> {
 pub struct LiveCount {
     /// Packets that the callback got.
     pub captured: u64,
-    /// Their captured bytes.
+    /// Captured bytes of the packets.
     pub bytes: u64,
     /// Packets that came through the filter, by `pcap_stats`, those dropped included.
     pub received: u64,

@@ -1,4 +1,4 @@
-//! A slow interpreter that watches: which bytes a program loads, what it gets wrong, and how to steer it.
+//! A slow interpreter that records the bytes a program loads, its mistakes, and how to steer it.
 //!
 //! ```text
 //! trace:  program x packet           --> verdict, loads, whether unwritten scratch was read or the end not reached
@@ -91,7 +91,7 @@ struct Machine {
 }
 
 impl LibpcapProgram {
-    /// Runs the program on a packet and tells what it did.
+    /// Runs the program on a packet and records its steps.
     pub fn trace(&self, data: &[u8], wire_len: u32) -> Trace {
         let mut data = data.to_vec();
         self.walk(&mut data, wire_len, &mut None)
