@@ -35,7 +35,7 @@ pub enum Error {
     Line {
         /// The file.
         file: PathBuf,
-        /// Its line, from 1 on.
+        /// Number of the line, from 1 on.
         line: u64,
         /// The mistake, and its mend.
         what: String,

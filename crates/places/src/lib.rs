@@ -63,7 +63,7 @@ impl Places {
         Ok(Places { files: vec![PlaceFile::parse(name, bytes)?] })
     }
 
-    /// What is known of an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
+    /// The facts about an address. An IPv4 address inside IPv6 (`::ffff:192.0.2.1`) is that IPv4 address.
     pub fn of(&self, address: IpAddr) -> Place<'_> {
         let address = address.to_canonical();
         let mut place = Place::default();

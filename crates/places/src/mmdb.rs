@@ -19,7 +19,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use crate::place::is_plain;
 use crate::{Error, Place};
 
-/// The beginning of the metadata, which stands in the last bytes of a file.
+/// The beginning of the metadata, which is in the last bytes of a file.
 const MARK: &[u8] = b"\xab\xcd\xefMaxMind.com";
 /// The most bytes of metadata, with the mark.
 const METADATA_MAX: usize = 128 << 10;

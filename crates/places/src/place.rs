@@ -3,7 +3,7 @@ use std::fmt;
 /// The most bytes of a name; a longer one in an MMDB file counts as unknown, in a text file it is a mistake.
 pub const TEXT_MAX: usize = 255;
 
-/// What is known of an address. Texts are empty, and numbers 0, where nothing is.
+/// The facts about an address. Unknown texts are empty, and unknown numbers are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
     /// The country: two letters of ISO 3166-1 in all published files.
@@ -59,7 +59,7 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// Whether a text may stand in records and on terminals.
+/// Whether a text is safe in records and on terminals.
 pub(crate) fn is_plain(text: &str) -> bool {
     text.len() <= TEXT_MAX && !text.chars().any(char::is_control)
 }

@@ -38,7 +38,7 @@ struct Entry {
     network_name: u32,
 }
 
-/// What a column holds.
+/// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Network,
@@ -138,7 +138,6 @@ impl NetworkTable {
         })
     }
 
-    /// Lines with a network.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -216,7 +215,6 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// The number of a text.
     fn text(&mut self, text: &str) -> Result<u32, String> {
         if let Some(number) = self.text_numbers.get(text) {
             return Ok(*number);

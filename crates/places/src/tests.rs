@@ -61,7 +61,7 @@ impl Value {
     }
 }
 
-/// An MMDB file of IPv6 with records of 32 bits, in which IPv4 lies below `::/96`.
+/// An MMDB file of IPv6 with records of 32 bits, in which IPv4 is below `::/96`.
 fn database(networks: Vec<(&str, Value)>) -> Vec<u8> {
     // Of each node its two records: the next node, or a network's data.
     let mut nodes: Vec<[Option<Result<usize, usize>>; 2]> = vec![[None; 2]];
