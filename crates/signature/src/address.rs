@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(of("$WEB"), "((dst port 80 or dst portrange 8000-8100))");
     }
 
-    /// Variables that stand for lists of variables are a text of no length to speak of, and elements without end.
+    /// Variables that are lists of variables make a short text with endless elements.
     #[test]
     fn lists_of_lists_of_any_have_a_bound() {
         let list = |element: &str| format!("[{}]", vec![element; 5000].join(","));

@@ -50,12 +50,12 @@ pub(crate) enum Field {
     TcpWindow,
 }
 
-/// How bits are compared.
+/// The way of comparing bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagMode {
-    /// These and no others.
+    /// These bits and no others.
     Exact,
-    /// These, and any others.
+    /// These bits, and any others.
     All,
     /// At least one of these.
     Any,
@@ -109,7 +109,7 @@ const TCP_FLAGS: [(char, u8); 12] = [
 /// The three bits before the offset of a fragment.
 const FRAGMENT_BITS: [(char, u8); 3] = [('M', 1), ('D', 2), ('R', 4)];
 
-/// Reads an option; `None` if it is no condition. `flow` may be several.
+/// Reads an option; `None` if it is not a condition. `flow` may be several.
 pub(crate) fn parse(name: &str, value: &str) -> Result<Option<Vec<Condition>>, String> {
     if let Some((_, field, max)) = FIELDS.iter().find(|(known, ..)| *known == name) {
         return field_condition(*field, value, *max).map(|condition| Some(vec![condition]));
@@ -183,7 +183,7 @@ fn flow(value: &str) -> Result<Vec<Condition>, String> {
     Ok(all)
 }
 
-/// What `flowbits` asks for: a condition, a change, or that nothing is reported.
+/// The meaning of `flowbits`: a condition, a change, or that nothing is reported.
 pub(crate) enum FlowBits {
     Ask(Condition),
     Change(FlowBit, FlowBitChange),

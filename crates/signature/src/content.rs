@@ -64,7 +64,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Applies an option that stands behind the content; whether there is such an option.
+    /// Applies an option of the content. Returns whether such an option exists.
     pub(crate) fn set(&mut self, name: &str, value: &str) -> Result<bool, String> {
         match name {
             "nocase" => self.nocase = true,

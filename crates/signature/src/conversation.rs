@@ -81,11 +81,9 @@ impl Conversation {
     }
 }
 
-/// The number of a flow bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowBit(u8);
 
-/// A change of a flow bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlowBitChange {
     Set,
@@ -93,7 +91,6 @@ pub(crate) enum FlowBitChange {
     Toggle,
 }
 
-/// The names of flow bits.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FlowBitNames(HashMap<String, FlowBit>);
 

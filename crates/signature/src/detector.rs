@@ -103,7 +103,7 @@ pub enum DetectorError {
 /// All signatures of a ruleset. See the [crate](crate) for how.
 #[derive(Debug)]
 pub struct Detector {
-    /// Those of the action `pass` first.
+    /// Signatures, those of the action `pass` first.
     signatures: Vec<Signature>,
     patterns: Option<Patterns>,
     /// The signatures of each pattern.
@@ -113,7 +113,7 @@ pub struct Detector {
     header_of: Vec<u32>,
     /// A signature has no content to be searched: every packet is looked up in the filter set.
     has_plain: bool,
-    /// Streams are evaluated: packets are looked up though no pattern lies in them.
+    /// Streams are evaluated: packets are looked up even if no pattern is in them.
     with_streams: bool,
     tracks_tcp: bool,
     tracks_others: bool,
@@ -134,7 +134,7 @@ pub struct Detector {
 struct HeaderGroup {
     filter: String,
     line: u32,
-    /// Those without a content to be searched.
+    /// Signatures without a content to be searched.
     plain: Vec<u32>,
 }
 
@@ -270,7 +270,7 @@ impl Detector {
     /// [`prepare`](Self::prepare) gave. `payload` gives the payload of the packet at an index.
     ///
     /// # Panics
-    /// If there is no such set, or the batch has no packet of an index in the selection.
+    /// If the set does not exist, or the batch has no packet of an index in the selection.
     pub fn search<'b>(
         &mut self,
         set: usize,
@@ -401,7 +401,7 @@ impl Detector {
         }
     }
 
-    /// Collects the signatures whose pattern lies in a window, and whose header fits the packet.
+    /// Collects the signatures whose pattern is in a window, and whose header fits the packet.
     fn gather_in_stream(&mut self, index: usize, window: &StreamWindow<'_>) {
         self.at_hand.clear();
         let Detector {

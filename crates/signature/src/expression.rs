@@ -17,8 +17,8 @@ use regex_automata::nfa::thompson;
 use regex_automata::util::pool::Pool;
 use regex_automata::util::syntax;
 
-/// Bytes that a compiled regular expression may take: the first size in which it fits is what it is charged, and as
-/// much for each of its two caches.
+/// Bytes that a compiled regular expression may take: it is charged the first size in which it fits, and as much for
+/// each of its two caches.
 const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// States up to which an expression counts as one of few.
 const STATES_FEW: usize = 256;

@@ -8,7 +8,7 @@ use crate::ruleset::Variables;
 pub struct Header {
     /// The protocol's word: `tcp`, `udp`, `icmp` or `ip`.
     pub protocol: &'static str,
-    /// The same as a packet filter, which looks behind up to two VLAN tags.
+    /// The header as a packet filter, which looks behind up to two VLAN tags.
     pub filter: String,
 }
 

@@ -21,7 +21,6 @@ pub const STEPS_MAX: u32 = 1 << 18;
 /// Bytes that the regular expressions of a ruleset may take together.
 pub(crate) const REGEX_SUM_MAX: usize = 1 << 30;
 
-/// An option on the payload.
 #[derive(Clone, Debug)]
 pub(crate) enum PayloadOption {
     Content(Box<Content>),
@@ -162,7 +161,7 @@ impl Evaluation<'_> {
         if content.is_negated { self.fits(rest, cursor) } else { Some(false) }
     }
 
-    /// The bytes in which a content lies as a whole.
+    /// The bytes that must contain a whole content.
     fn area(&self, place: Place, cursor: usize) -> (usize, usize) {
         let (start, room) = match place {
             Place::Absolute { offset, depth } => (offset, depth),

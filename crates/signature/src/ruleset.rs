@@ -55,8 +55,8 @@ impl Default for Variables {
 }
 
 impl Variables {
-    /// `NAME=value;NAME=value`, over the values from the start. A name stands for addresses where a header has
-    /// addresses, and for ports where it has ports.
+    /// `NAME=value;NAME=value`, over the values from the start. A name means addresses where a header has addresses,
+    /// and ports where it has ports.
     ///
     /// # Errors
     /// The part that has no `=`, or no name.
@@ -191,7 +191,7 @@ impl Ruleset {
         self.refusals.push(Refusal { line, sid: digits.and_then(|digits| digits.parse().ok()), reason });
     }
 
-    /// How often each reason refused a line, the most frequent first.
+    /// The number of lines that each reason refused, the most frequent first.
     pub fn reasons(&self) -> Vec<(&str, u64)> {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
         for refusal in &self.refusals {

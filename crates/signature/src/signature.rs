@@ -72,7 +72,7 @@ pub struct Signature {
 /// Options without an effect on the verdict, and without a place in reports.
 const IGNORED: [&str; 4] = ["metadata", "rawbytes", "target", "service"];
 
-/// What the whole file tells its signatures.
+/// The properties of the whole file that its signatures need.
 pub(crate) struct Context<'c> {
     pub(crate) variables: &'c Variables,
     pub(crate) flow_bits: &'c mut FlowBitNames,
@@ -83,7 +83,7 @@ pub(crate) struct Context<'c> {
 }
 
 impl Signature {
-    /// Parses the text of a signature, which stands in one line.
+    /// Parses the text of a signature, which is in one line.
     pub(crate) fn parse(text: &str, line: u32, context: &mut Context<'_>) -> Result<Signature, String> {
         let (head, rest) = text.split_once('(').ok_or("the options in parentheses are missing")?;
         let options = rest.trim_end().strip_suffix(')').ok_or("the parenthesis is not closed")?;

@@ -1,4 +1,4 @@
-//! Detectors on frames: each option sees what it is about.
+//! Detectors on frames: each option sees its own part of the frame.
 
 use tapline_filter::Options;
 use tapline_packet::headers::Headers;
