@@ -12,12 +12,12 @@ use crate::layer::{Entry, Layers, Origin};
 use crate::options::{Scope, command, find, key, settable};
 use crate::suggestion::nearest_text;
 
-/// The values that hold for a command, beside those that are typed.
+/// The values that hold for a command, without those that are typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
     /// Name of the option.
     pub key: String,
-    /// Its values.
+    /// Values of the option.
     pub values: Vec<String>,
     /// The place.
     pub origin: Origin,
@@ -121,7 +121,7 @@ struct Typed {
     ids: Vec<String>,
 }
 
-/// `None` for a line whose command cannot be told: the real parse says why.
+/// `None` for a line whose command is unknown: the real parse says why.
 fn typed(root: &Command, arguments: &[OsString]) -> Option<Typed> {
     let matches = root.clone().ignore_errors(true).try_get_matches_from(arguments).ok()?;
     let mut scope = Scope::new();
@@ -303,7 +303,7 @@ mod tests {
             Layers::read(&Cli::command(), &Places::only(&self.path()), self.variables.clone())
         }
 
-        /// What the command line gives, or the error with the file's folder taken off.
+        /// The result of the command line, or the error with the file's folder taken off.
         fn parse(&self, line: &str) -> Result<Cli, String> {
             use clap::{CommandFactory, FromArgMatches};
             let words: Vec<OsString> = line.split_whitespace().map(Into::into).collect();

@@ -25,7 +25,7 @@ pub enum Error {
         /// The users with a right to write it.
         why: String,
     },
-    /// The text of a file is no TOML.
+    /// The text of a file is not TOML.
     #[error("{}:{line}: {what}", path.display())]
     Syntax {
         /// The file.
@@ -46,7 +46,7 @@ pub enum Error {
     /// A profile that no file has.
     #[error("there is no profile {name:?}{nearest}")]
     NoProfile {
-        /// Its name.
+        /// Name of the key.
         name: String,
         /// The nearest one, in words; empty if none is near.
         nearest: String,
@@ -56,11 +56,11 @@ pub enum Error {
     Conflict {
         /// The option.
         first: String,
-        /// Its place.
+        /// Origin of the first.
         first_origin: Origin,
         /// The other one.
         second: String,
-        /// Its place.
+        /// Origin of the second.
         second_origin: Origin,
     },
 }

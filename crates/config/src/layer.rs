@@ -53,7 +53,7 @@ pub struct Entry {
     pub scope: Scope,
     /// Name of the option.
     pub key: String,
-    /// Its values.
+    /// Values of the option.
     pub values: Vec<String>,
     /// The place.
     pub origin: Origin,
@@ -253,7 +253,7 @@ impl File<'_> {
     }
 
     /// Tables of profiles. A profile may be for several commands: each option is one of some command. `below` is the
-    /// command of the same name, whose options stand between them.
+    /// command of the same name, whose options are between them.
     fn profiles(&mut self, root: &Command, below: Option<&Command>, table: &DeTable<'_>) {
         for (profile, value) in table.iter() {
             let (at, profile) = (profile.span().start, profile.get_ref().to_string());
@@ -288,7 +288,7 @@ impl File<'_> {
     }
 }
 
-/// A name that is no option of a command.
+/// The error for a name that is not an option of a command.
 fn unknown(command: &Command, scope: &Scope, name: &str) -> String {
     let keys: Vec<String> = settable(command).map(key).collect();
     let below = command.get_subcommands().map(Command::get_name);
@@ -300,7 +300,7 @@ fn unknown(command: &Command, scope: &Scope, name: &str) -> String {
     }
 }
 
-/// The words that a value stands for on a command line.
+/// The words that a value makes on a command line.
 fn values(arg: &Arg, value: &DeValue<'_>) -> Result<Vec<String>, String> {
     let takes_several = matches!(arg.get_action(), ArgAction::Append)
         || arg.get_num_args().is_some_and(|range| range.max_values() > 1);

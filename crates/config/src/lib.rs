@@ -9,8 +9,8 @@
 //!                     clap::Command, with other defaults ──► parsed as ever
 //! ```
 //!
-//! There is no second list of options: a key of a file is the long name of an option, its table the command. So --help,
-//! man pages, completions and files know the same options.
+//! There is one list of options: a key of a file is the long name of an option, its table the command. So --help, man
+//! pages, completions and files know the same options.
 //!
 //! ```toml
 //! [capture]                      # tapline capture

@@ -40,7 +40,6 @@ pub fn variable(scope: &[String], key: &str) -> String {
     format!("{PREFIX}{}", words.join("_").replace('-', "_").to_uppercase())
 }
 
-/// The command of a scope.
 pub(crate) fn command<'c>(root: &'c Command, scope: &[String]) -> Option<&'c Command> {
     scope.iter().try_fold(root, |command, name| command.find_subcommand(name))
 }

@@ -19,7 +19,7 @@ const FOLDER_VARIABLE: &str = "TAPLINE_CONFIG_DIR";
 pub struct Places {
     /// Files of the machine and of the user, the weakest first.
     files: Vec<PathBuf>,
-    /// Of these, the one of the user.
+    /// The place that belongs to the user.
     user: Option<PathBuf>,
 }
 
@@ -92,7 +92,7 @@ fn open_trusted(path: &Path, is_users: bool) -> Result<Option<File>, Error> {
     Ok(Some(file))
 }
 
-/// What there is at a path; `None` for nothing.
+/// Metadata of a path; `None` if it does not exist.
 fn about(path: &Path) -> Result<Option<fs::Metadata>, Error> {
     match fs::metadata(path) {
         Ok(about) => Ok(Some(about)),
