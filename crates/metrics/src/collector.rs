@@ -26,8 +26,8 @@ pub struct Collector {
     labels: Arc<Mutex<MeterLabels>>,
 }
 
-/// The labels of the meters that run. A meter keeps its label as long as it runs; of several with one name the further
-/// ones get a number, the least that is free. So one that is started anew goes on with its series.
+/// The labels of the meters that run. A meter keeps its label as long as it runs; of several with one name the
+/// further ones get a number, the least that is free. So a meter that restarts continues its series.
 #[derive(Debug, Default)]
 struct MeterLabels(HashMap<(PathBuf, u64), String>);
 

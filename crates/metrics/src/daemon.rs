@@ -1,4 +1,4 @@
-//! Samples of a daemon: its captures, their readers and recordings, as its status tells them.
+//! Samples of a daemon: its captures, their readers and recordings, from its status.
 
 use tapline_tap::protocol::{CaptureStatus, ReaderStatus, RecordingStatus, Status};
 

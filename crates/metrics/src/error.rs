@@ -17,7 +17,7 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
-    /// The text is no address.
+    /// The text is not an address.
     #[error(
         "{text:?} is no address: 127.0.0.1:9477, [::1]:9477 or the path of a Unix socket (/run/tapline/metrics.sock)"
     )]

@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its type for HTTP.
+    /// Content type for HTTP.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
@@ -35,7 +35,6 @@ impl Format {
     }
 }
 
-/// A number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Number {
     Integer(u64),
@@ -69,7 +68,7 @@ impl Exposition {
         self.add(family, labels, Number::Integer(count));
     }
 
-    /// The same for a number with a fraction.
+    /// As [`count`](Self::count), for a number with a fraction.
     ///
     /// # Panics
     /// If there is no such family, or it has another number of labels.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 /// Kind of a family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyKind {
-    /// Only grows, until its process starts anew.
+    /// A number that only grows, until its process restarts.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -14,7 +14,7 @@ pub enum FamilyKind {
 }
 
 impl FamilyKind {
-    /// Its name in the text.
+    /// Name in the text.
     pub fn name(self) -> &'static str {
         match self {
             FamilyKind::Counter => "counter",
@@ -27,9 +27,9 @@ impl FamilyKind {
 /// A family of metrics: the same number of several processes, interfaces, stages or readers.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Its name, without the ending of a counter or an info.
+    /// Name without the ending of a counter or an info.
     pub name: &'static str,
-    /// Its kind.
+    /// Kind of the family.
     pub kind: FamilyKind,
     /// Unit, which its name ends with; empty for none.
     pub unit: &'static str,
@@ -56,7 +56,7 @@ pub fn family(name: &str) -> Option<&'static Family> {
     position(name).map(|at| &FAMILIES[at])
 }
 
-/// Its place in the list.
+/// Position in the list.
 pub(crate) fn position(name: &str) -> Option<usize> {
     FAMILIES.iter().position(|family| family.name == name)
 }

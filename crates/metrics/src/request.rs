@@ -155,7 +155,7 @@ fn left(until: Instant) -> io::Result<Duration> {
 mod tests {
     use super::*;
 
-    /// What arrives a few bytes at a time, and what was written.
+    /// A reader that receives a few bytes at a time, and records the written bytes.
     struct Slow<'b> {
         request: &'b [u8],
         answer: Vec<u8>,

@@ -32,7 +32,7 @@ use crate::request::{Connection, TIME_MAX, answer};
 const CONNECTIONS_MAX: usize = 128;
 /// Pause of `accept` while all connections are being answered.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
-/// Samples of less than this ago are told again: clients that ask without pause cost one collection per interval.
+/// Samples younger than this are reused: clients that ask without pause cost one collection per interval.
 const FRESH: Duration = Duration::from_millis(100);
 /// Interval at which the end is looked for.
 const GLANCE: Duration = Duration::from_millis(200);
@@ -362,7 +362,7 @@ mod tests {
         });
     }
 
-    /// One process holds more connections than there may be, and opens each anew that is closed.
+    /// One process holds more connections than allowed, and reopens each that is closed.
     #[test]
     fn idle_connections_keep_no_scrape_out() {
         with_server(|path| {
