@@ -224,7 +224,7 @@ impl Default for ExactTable {
     }
 }
 
-/// Without more rules than this, the table lies in the processor's caches.
+/// Up to this number of rules the table fits into the processor's caches.
 const CACHED_MAX: usize = 1 << 14;
 
 impl ExactTable {
@@ -298,7 +298,7 @@ impl ExactTable {
         }
     }
 
-    /// Looks up the flows of a batch, and tells of each packet the number of its rule.
+    /// Looks up the flows of a batch, and reports the rule number of each packet.
     pub fn find_all(&self, probes: &mut Probes, mut found: impl FnMut(usize, Option<u32>)) {
         for probe in &mut probes.0 {
             probe.hash = self.hash(&probe.flow);

@@ -37,7 +37,7 @@ const ACTIONS_MAX: usize = u16::MAX as usize;
 pub struct RuleFile {
     /// The text of the filter that all packets must pass; empty for none.
     pub filter: String,
-    /// Its line, counted from 1.
+    /// Line of the filter, counted from 1.
     pub filter_line: usize,
     /// The exact rules.
     pub exact: ExactTable,
@@ -56,13 +56,13 @@ pub struct RuleFile {
 /// A rule of the list.
 #[derive(Clone, Debug)]
 pub struct ListRule {
-    /// Its line, counted from 1.
+    /// Line of the rule, counted from 1.
     pub line: usize,
-    /// Its name; may be empty.
+    /// Name of the rule; may be empty.
     pub name: String,
     /// The text of its filter.
     pub filter: String,
-    /// What becomes of packets that the filter accepts.
+    /// Actions for packets that the filter accepts.
     pub actions: Actions,
 }
 
@@ -109,7 +109,7 @@ struct Parser<'t> {
     /// The number of the line.
     number: usize,
     file: RuleFile,
-    /// Where statements and names that stand once were met.
+    /// First places of statements and names that may occur only once.
     starts: HashMap<String, Span>,
     /// Numbers of lists of actions.
     known: HashMap<Actions, u16>,
@@ -161,7 +161,7 @@ impl<'t> Words<'t> {
         Some(before)
     }
 
-    /// The same without blanks at both ends.
+    /// The words without blanks at both ends.
     fn trimmed(mut self) -> Words<'t> {
         self.skip_blanks();
         Words { end: self.at + self.rest().trim_end().len(), ..self }

@@ -12,7 +12,7 @@ use crate::parse::RuleFile;
 pub struct Counts {
     /// Packets.
     pub packets: u64,
-    /// Their bytes.
+    /// Bytes of the packets.
     pub bytes: u64,
 }
 
@@ -77,12 +77,12 @@ impl Decision {
     }
 }
 
-/// Counts of the parts of a file besides its exact rules.
+/// Counts of the parts of a file without its exact rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListTotals {
     /// Packets that the filter refused.
     pub refused: Counts,
-    /// Of each rule of the list.
+    /// Counts of each rule of the list.
     pub list: Vec<Counts>,
     /// Packets that the sample dropped.
     pub unsampled: Counts,
@@ -95,9 +95,9 @@ pub struct ListTotals {
 /// All counts of a set of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Of all parts but the exact rules.
+    /// Counts of all parts but the exact rules.
     pub totals: ListTotals,
-    /// Of each exact rule that has counted a packet, by its number.
+    /// Counts of each exact rule that has counted a packet, by its number.
     pub exact: Vec<(u32, Counts)>,
 }
 
@@ -146,7 +146,7 @@ impl RuleSet {
         }
     }
 
-    /// The same after other rules, whose counts go on where a rule stays.
+    /// As [`new`](Self::new), after other rules: the counts of a rule that stays go on.
     pub fn after(file: RuleFile, is_shared: bool, previous: Arc<RuleSet>) -> RuleSet {
         RuleSet { previous: Mutex::new(Some(previous)), ..RuleSet::new(file, is_shared) }
     }
@@ -173,7 +173,7 @@ impl RuleSet {
     /// A packet of a rule of the list.
     ///
     /// # Panics
-    /// If there is no such rule.
+    /// If the rule does not exist.
     #[inline]
     pub fn obey_list(&self, rule: usize, bytes: u64, decision: &mut Decision) {
         let number = self.list[rule].count(bytes, self.is_shared);
