@@ -25,7 +25,7 @@ impl Span {
     }
 }
 
-/// Why a text is refused.
+/// The reason that a text is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
@@ -50,21 +50,21 @@ impl Error {
         Error { message: message.into(), span: None, also: None, hint: String::new() }
     }
 
-    /// The same with a hint.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
         self
     }
 
-    /// The same with an earlier place that has to do with it.
+    /// Adds an earlier place that is related to the error.
     #[must_use]
     pub fn with_earlier_place(mut self, span: Span) -> Error {
         self.also = Some(span);
         self
     }
 
-    /// The same at `span`, unless it already says where.
+    /// Sets the place to `span`, unless the error already has one.
     #[must_use]
     pub fn with_place_if_none(mut self, span: Span) -> Error {
         self.span = self.span.or(Some(span));

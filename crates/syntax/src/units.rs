@@ -62,7 +62,7 @@ pub fn grouped(number: impl Into<u128>) -> String {
 /// A whole number; `k`, `M`, `G` and `T` multiply by powers of 1000.
 ///
 /// # Errors
-/// If the text has another form, is no whole number, or needs more than 64 bits.
+/// If the text has another form, is not a whole number, or needs more than 64 bits.
 ///
 /// ```
 /// use tapline_syntax::units;
@@ -100,7 +100,7 @@ pub fn size(text: &str) -> Result<u64, UnitError> {
 /// A time: seconds, or a number with a unit.
 ///
 /// # Errors
-/// If the text has another form, is no whole number of nanoseconds, or is longer than 584 years.
+/// If the text has another form, is not a whole number of nanoseconds, or is longer than 584 years.
 ///
 /// ```
 /// use std::time::Duration;
@@ -176,14 +176,14 @@ pub fn rate(text: &str) -> Result<Rate, UnitError> {
     or_form(in_1000_s.map(|in_1000_s| Rate { unit, in_1000_s }), text, RATE_FORM)
 }
 
-/// A parser of a [`count`] that lies in `range`, for command lines.
+/// A parser of a [`count`] within `range`, for command lines.
 pub fn count_in<T: TryFrom<u64>>(
     range: impl RangeBounds<u64> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| in_range(count(text), &range)
 }
 
-/// A parser of a [`size`] that lies in `range`, for command lines.
+/// A parser of a [`size`] within `range`, for command lines.
 pub fn size_in<T: TryFrom<u64>>(
     range: impl RangeBounds<u64> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
