@@ -8,12 +8,12 @@
 
 use std::ops::Range;
 
-/// A checksum in a packet, and the sum of what it covers before anything was changed.
+/// A checksum in a packet, and the sum of its covered bytes before any change.
 pub(crate) struct Scope {
     /// The offset of the checksum.
     field: usize,
     kind: Kind,
-    /// What it covers: its own header and data, and addresses of a pseudo-header.
+    /// The covered bytes: its own header and data, and addresses of a pseudo-header.
     covered: [Range<usize>; 3],
     before: u32,
 }
@@ -22,9 +22,9 @@ pub(crate) struct Scope {
 pub(crate) enum Kind {
     /// Ones' complement (RFC 1071).
     Internet,
-    /// The same, where 0 says that there is none (RFC 768).
+    /// The internet checksum, where 0 means that there is none (RFC 768).
     Udp,
-    /// CRC-32C (RFC 9260); `before` tells whether it was right.
+    /// CRC-32C (RFC 9260); `before` means that it was right.
     Sctp,
 }
 
@@ -77,7 +77,7 @@ fn sum(bytes: &[u8]) -> u64 {
     sum + pairs.remainder().first().map_or(0, |&last| u64::from(last) << 8)
 }
 
-/// CRC-32C over a packet of SCTP whose field counts as 0, as it stands in the packet.
+/// CRC-32C over a packet of SCTP whose field counts as 0, as the packet has it.
 fn sctp(data: &[u8], field: usize, covered: &Range<usize>) -> [u8; 4] {
     let before = crc32c::crc32c(&data[covered.start..field]);
     let zeros = crc32c::crc32c_append(before, &[0; 4]);

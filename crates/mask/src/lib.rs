@@ -1,4 +1,4 @@
-//! Packets without what they tell of people.
+//! Removes personal data from packets.
 //!
 //! ```text
 //! | link | IP | extensions, options | TCP, UDP, ICMP ... | payload |      addresses: their images, wherever headers have them

@@ -20,7 +20,7 @@ const TIME_STAMP: u8 = 68;
 /// The home address of a mobile node (RFC 6275, 6.3).
 const HOME_ADDRESS: u8 = 201;
 
-/// MPTCP (RFC 8684), and its subtype that tells of another address.
+/// MPTCP (RFC 8684), and its subtype that names another address.
 const MPTCP: u8 = 30;
 const ADD_ADDRESS: u8 = 3;
 
@@ -87,7 +87,7 @@ fn route(data: &[u8], place: &Range<usize>) -> impl Iterator<Item = usize> + Clo
     (0..count).map(move |number| start + number * 16)
 }
 
-/// Options of a kind and a length that stand in `place`: kind, and the whole option. Kinds in `alone` have no length.
+/// Options of a kind and a length in `place`: kind, and the whole option. Kinds in `alone` have no length.
 fn options_of<'a>(
     data: &'a [u8],
     place: Range<usize>,
@@ -176,7 +176,7 @@ impl Masker {
         }
     }
 
-    /// Addresses that MPTCP tells of.
+    /// Masks the addresses that MPTCP names.
     pub(crate) fn tcp_options(&mut self, data: &mut [u8], place: Range<usize>) {
         let mut at = place.start;
         while data.get(at).is_some_and(|kind| *kind != 0)

@@ -27,7 +27,7 @@ impl Key {
         Key(bytes)
     }
 
-    /// The key in a file: 32 bytes, or 64 hexadecimal digits among which white space may stand.
+    /// The key in a file: 32 bytes, or 64 hexadecimal digits, with white space between them if the file has it.
     ///
     /// # Errors
     /// The reason why `file` holds no key, as a clause.
@@ -112,7 +112,7 @@ impl PrefixPreserving {
         [a & 0xfc | 2, b, c, d, e, f]
     }
 
-    /// Which of the first `32 * GROUPS` bits of an address are turned.
+    /// The bits to flip among the first `32 * GROUPS` bits of an address.
     fn turns<const GROUPS: usize>(&self, address: u128) -> u128 {
         let mut turns = 0;
         for group in 0..GROUPS {

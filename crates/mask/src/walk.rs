@@ -22,25 +22,25 @@ const OSPF: u8 = 89;
 const PIM: u8 = 103;
 const MOBILITY: u8 = 135;
 
-/// What becomes of payload.
+/// The treatment of payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// It stays. Names, addresses and secrets in it stay too.
+    /// The payload stays, with names, addresses and secrets in it.
     Keep,
-    /// Its bytes become 0.
+    /// The bytes of the payload become 0.
     Zero,
     /// The packet ends before it; its length on the wire stays.
     Cut,
 }
 
-/// What is masked.
+/// The parts of packets that are masked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Whether IP addresses become their images.
     pub masks_addresses: bool,
     /// Whether hardware addresses become others.
     pub masks_macs: bool,
-    /// What becomes of payload.
+    /// The treatment of payload.
     pub payload: Payload,
 }
 
@@ -224,7 +224,7 @@ impl Masker {
         self.scopes.extend(Scope::new(data, field, kind, covered));
     }
 
-    /// What IP carries, where that is no tunnel that is known.
+    /// Masks the payload of IP, unless it is a known tunnel.
     fn transport(
         &mut self,
         data: &mut [u8],
