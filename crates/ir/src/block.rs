@@ -51,7 +51,9 @@ pub enum Terminator {
     Branch {
         /// The question.
         test: Comparison,
+        /// Left operand.
         left: Value,
+        /// Right operand.
         right: Value,
         /// The edge taken if the condition holds.
         yes: Target,
