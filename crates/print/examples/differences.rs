@@ -5,9 +5,9 @@
 //! cargo run -p tapline-print --example differences -- [whole|cut|changed] [FLAGS] [PART OF A FILE'S NAME]
 //! ```
 //!
-//! `whole` compares the captures beside the repository as they are (flags `-n` unless others are given), `cut` packets
-//! of theirs cut at every length, which must be marked as cut where tcpdump marks them, `changed` packets with bytes
-//! changed.
+//! `whole` compares the captures next to the repository as they are (flags `-n` unless others are given). `cut`
+//! compares their packets cut at every length, which must be marked as cut where tcpdump marks them. `changed`
+//! compares packets with bytes changed.
 
 #[path = "../tests/it/captures/mod.rs"]
 mod captures;

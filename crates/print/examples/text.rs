@@ -1,4 +1,4 @@
-//! Prints a pcap file as `tcpdump -n` does, as often as asked, and says what it cost: `text FILE [TIMES]`.
+//! Prints a pcap file as `tcpdump -n` does, the given number of times, and reports the cost: `text FILE [TIMES]`.
 //!
 //! For measurements; the program reads files through `tapline-file`.
 

@@ -50,7 +50,7 @@ impl<'p> Span<'p> {
         rest.first_chunk::<N>().copied().ok_or(Cut)
     }
 
-    /// That `count` bytes from the start were captured.
+    /// Checks that `count` bytes from the start were captured.
     #[inline]
     pub(crate) fn need(self, count: usize) -> Printed {
         if count <= self.data.len() { Ok(()) } else { Err(Cut) }
@@ -99,13 +99,13 @@ impl<'p> Span<'p> {
         Span { data: self.data.get(count..).unwrap_or(&[]), length: self.length.saturating_sub(count) }
     }
 
-    /// The same start, but `length` bytes on the wire and no captured byte past them.
+    /// Limits the span to `length` bytes on the wire and no captured byte past them.
     #[inline]
     pub(crate) fn limit(self, length: usize) -> Span<'p> {
         Span { data: &self.data[..length.min(self.data.len())], length }
     }
 
-    /// The same captured bytes with another length on the wire.
+    /// Changes the length on the wire, with the captured bytes unchanged.
     #[inline]
     pub(crate) const fn with_length(self, length: usize) -> Span<'p> {
         Span { data: self.data, length }

@@ -22,14 +22,14 @@ use crate::names::{Names, PortKind, organization};
 use crate::text::Text;
 use crate::transport::Connections;
 
-/// How deep headers may stand within headers (tunnels, quoted packets) before the rest is left as it is.
+/// Maximum nesting depth of headers (tunnels, quoted packets) before the rest is left as it is.
 const DEPTH_MAX: u32 = 24;
 
 /// The context of a printer while it prints one packet.
 pub(crate) struct Context<'c> {
     /// The output buffer.
     pub(crate) out: &'c mut Vec<u8>,
-    /// How it is wanted.
+    /// The requested options.
     pub(crate) options: &'c Options,
     /// Names of hosts, ports and protocols.
     pub(crate) names: &'c mut Names,

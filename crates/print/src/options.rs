@@ -2,11 +2,11 @@
 
 use jiff::tz::TimeZone;
 
-/// How packets are printed. [`Options::default`] is tcpdump without flags, except that hosts stay numeric.
+/// Options of the printed text. [`Options::default`] is tcpdump without flags, except that hosts stay numeric.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Addresses as names where one is known; needs [`Printer::set_host_names`](crate::Printer::set_host_names).
-    /// tcpdump's default, ours only on request: a look-up tells others what we watch. `-n` clears it.
+    /// tcpdump's default, ours only on request: a look-up reveals to others what we watch. `-n` clears it.
     pub host_names: bool,
     /// Ports and protocols by their names. `-n` clears it.
     pub port_names: bool,
@@ -14,7 +14,7 @@ pub struct Options {
     pub interface: bool,
     /// The link-layer header (`-e`).
     pub link_header: bool,
-    /// How much detail: the count of `-v`, 0 to 3.
+    /// Level of detail: the count of `-v`, 0 to 3.
     pub verbose: u8,
     /// Less detail (`-q`).
     pub quiet: bool,

@@ -99,7 +99,7 @@ pub(crate) trait Text {
 
 /// The unsigned integers that are printed.
 pub(crate) trait Unsigned: Copy {
-    /// The same value in 64 bits.
+    /// The value in 64 bits.
     fn wide(self) -> u64;
 }
 

@@ -11,7 +11,7 @@ use crate::{Options, Precision, TimeStyle};
 pub(crate) struct Clock {
     first: Option<Timestamp>,
     previous: Option<Timestamp>,
-    /// Which quarter of an hour since 1970, and the offset in it: zones change their offset at whole quarters.
+    /// The quarter of an hour since 1970, and the offset in it: zones change their offset at whole quarters.
     offset: Option<(i64, i64)>,
 }
 

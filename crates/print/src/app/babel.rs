@@ -44,7 +44,7 @@ const TYPES: [(&str, &str); 20] = [
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const V4: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0];
 
-/// Why messages end early.
+/// Reasons for the early end of messages.
 enum End {
     Cut,
     Invalid,

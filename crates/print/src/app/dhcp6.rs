@@ -103,7 +103,7 @@ const STATUSES: [&str; 11] = [
 /// Bytes of identifiers of unknown form that are shown.
 const SHOWN_MAX: usize = 10;
 
-/// How deep messages and options stand within each other.
+/// Maximum nesting depth of messages and options.
 const DEPTH_MAX: u32 = 16;
 
 /// One message.
@@ -358,7 +358,7 @@ fn print_tunnel_end(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// Names of DNS; they are not compressed, so what lies before the option plays no part.
+/// Names of DNS; they are not compressed, so the bytes before the option do not matter.
 fn print_names(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     let mut at = 0;
     while at < value.length {

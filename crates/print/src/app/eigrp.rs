@@ -184,7 +184,7 @@ fn print_route(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Printed {
     print_cost(cx, value.skip(24))
 }
 
-/// A prefix whose length stands at `at`, and the next hop. `false` if the length makes no sense.
+/// A prefix whose length is at `at`, and the next hop. `false` if the length makes no sense.
 fn print_prefix(cx: &mut Context<'_>, value: Span<'_>, at: usize) -> Result<bool, Cut> {
     let bits = value.u8(at)?;
     if bits > 32 {

@@ -70,7 +70,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// Offsets have 16 bits, so those of a great length begin anew at the front.
+/// Offsets have 16 bits, so those of a great length wrap around to the front.
 fn body(cx: &mut Context<'_>, span: Span<'_>, has_router: bool) -> Result<End, Cut> {
     let (mut records, key, authentication_len) = (span.u8(3)?, span.u16(12)?, span.u16(14)?);
     let mut at = 16_u16;
@@ -143,7 +143,7 @@ fn record(cx: &mut Context<'_>, span: Span<'_>, at: &mut u16) -> Result<bool, Cu
     Ok(true)
 }
 
-/// How many bytes the address has; `None`, and nothing printed, if its family is not known.
+/// Prints an address and returns its number of bytes. Returns `None`, and prints nothing, if its family is not known.
 fn put_address(cx: &mut Context<'_>, span: Span<'_>, before: &str, family: u16) -> Result<Option<u16>, Cut> {
     let (address, length) = match family {
         1 => (span.array::<4>(0)?.into(), 4),

@@ -307,7 +307,7 @@ fn prefix(cx: &mut Context<'_>, value: Span<'_>, address_len: usize) -> Printed 
     Ok(())
 }
 
-/// Of RSVP: end point, 0 2, tunnel 2, extended tunnel, sender, 0 2, path 2.
+/// A session of RSVP: end point, 0 2, tunnel 2, extended tunnel, sender, 0 2, path 2.
 fn session(cx: &mut Context<'_>, value: Span<'_>, address_len: usize) -> Printed {
     cx.text("tunnel end-point ");
     put_address(cx, value, address_len)?;
@@ -341,7 +341,7 @@ fn pseudowire(cx: &mut Context<'_>, kind: u16) {
     put!(cx, "{} ({kind})", lookup(PSEUDOWIRES, kind).unwrap_or("unknown"));
 }
 
-/// A neighbor: MTU 2, address type 1, flags 1, address, interface, and how paths are told apart.
+/// A neighbor: MTU 2, address type 1, flags 1, address, interface, and the way to distinguish paths.
 fn downstream(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     if value.length < 4 {
         cx.text(TOO_SHORT);

@@ -1,4 +1,4 @@
-//! Application protocols, tunnels and protocols beside IP, by port, IP protocol number, EtherType and LLC.
+//! Application protocols, tunnels and protocols other than IP, by port, IP protocol number, EtherType and LLC.
 //!
 //! ```text
 //! TCP port      22 23 25 21 53 80 88 ...   -> what its payload says
@@ -174,7 +174,7 @@ pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip
     Ok(true)
 }
 
-/// DCCP (RFC 4340) by its ports, which stand with the addresses that go before them.
+/// DCCP (RFC 4340) by its ports, which are printed with the addresses before them.
 fn datagram_congestion_control(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Result<(), Cut> {
     cx.protocol = "dccp";
     let (source, destination) = (span.u16(0)?, span.u16(2)?);
@@ -204,7 +204,7 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     Ok(true)
 }
 
-/// Megabits in a second of a field of bytes in a second (a float of 32 bits), as C prints what is no number.
+/// Megabits per second of a field in bytes per second (a float of 32 bits), with C's text for NaN and infinity.
 pub(crate) fn megabits(cx: &mut Context<'_>, bits: u32) {
     let rate = f32::from_bits(bits) * 8.0 / 1_000_000.0;
     if rate.is_nan() {

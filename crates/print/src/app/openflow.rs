@@ -38,7 +38,7 @@ const EXPERIMENTERS: &[(u32, &str)] = &[
 /// Prints a body.
 type Printer = fn(&mut Context<'_>, Span<'_>) -> Part;
 
-/// How long a body is.
+/// The length of a body.
 #[derive(Clone, Copy)]
 enum Length {
     Exactly(usize),
@@ -56,7 +56,7 @@ struct Message {
 /// A part that makes no sense: what is left of it is passed over.
 struct Invalid<'p>(Span<'p>);
 
-/// How printing a part went.
+/// The outcome of printing a part.
 type Part = Result<(), Cut>;
 
 /// Ends a part that makes no sense: all of it must have been captured for the text to go on.
@@ -192,7 +192,7 @@ fn put_bits_of(
     Ok(())
 }
 
-/// An error: type 2, code 2, data. The names of codes stand by the type's number.
+/// An error: type 2, code 2, data. The names of codes are listed by the type's number.
 fn put_error(
     cx: &mut Context<'_>,
     span: Span<'_>,
@@ -209,7 +209,7 @@ fn put_error(
     data(cx, fields.rest)
 }
 
-/// How a number without a name is shown.
+/// The form of a number without a name.
 #[derive(Clone, Copy)]
 enum Otherwise {
     Decimal,

@@ -141,7 +141,7 @@ struct Body<'p> {
 }
 
 impl<'p> Body<'p> {
-    /// Family and length of the address that comes next, and where it stands. `None` if it is of no known form.
+    /// Family, length and offset of the next address. `None` if its form is not known.
     fn address(&self, extra: usize) -> Result<Option<(usize, usize)>, Cut> {
         let (head_len, length) = match self.address_len {
             0 if self.rest.length < 2 => return Ok(None),

@@ -13,10 +13,10 @@ use crate::bytes::Span;
 use crate::context::Context;
 use crate::text::Text;
 
-/// How deep arrays stand within arrays before a packet counts as cut.
+/// Maximum nesting depth of arrays before a packet counts as cut.
 const DEPTH_MAX: u32 = 32;
 
-/// The packet does not hold what it announces.
+/// The packet does not contain the bytes that it announces.
 struct Broken;
 
 /// The value of a length line.

@@ -127,7 +127,7 @@ fn prefix(
 
 /// An error, the message that caused it, and a text. `false` if its lengths make no sense.
 ///
-/// Lengths add up in 32 bits, so a great one may begin anew at the front; nothing is read past the captured bytes.
+/// Lengths add up in 32 bits, so a great one may wrap around to the front; nothing is read past the captured bytes.
 fn report(cx: &mut Context<'_>, span: Span<'_>, length: u32, quoted: bool) -> Result<bool, Cut> {
     let mut at = HEADER_LEN + 4;
     if length < at {

@@ -1,4 +1,4 @@
-//! Which application a payload is given to, by its ports: one table for text and JSON.
+//! Chooses the application of a payload by its ports: one table for text and JSON.
 //!
 //! If both ports have a service, the first of the two in this table holds: down to the mark, that is the order in which
 //! tcpdump asks (print-tcp.c, print-udp.c). Services below the mark are known to JSON only.

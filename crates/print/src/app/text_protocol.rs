@@ -12,11 +12,11 @@ use crate::bytes::{Cut, Printed, Span};
 use crate::context::Context;
 use crate::text::Text;
 
-/// How a protocol's messages begin.
+/// A protocol, by the first words of its messages.
 pub(crate) struct Protocol {
-    /// Its name in `[|name]`.
+    /// Name in `[|name]`.
     name: &'static str,
-    /// Its name at the start of the text.
+    /// Name at the start of the text.
     title: &'static str,
     /// The commands; empty if every packet is taken for text.
     commands: &'static [&'static str],

@@ -89,7 +89,7 @@ fn error(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     end.map(|_| ())
 }
 
-/// That bytes follow on the wire; whether they were captured shows when they are printed.
+/// Checks that bytes follow on the wire; printing them shows whether they were captured.
 fn more(span: Span<'_>, at: usize) -> Printed {
     if span.length > at { Ok(()) } else { Err(Cut) }
 }

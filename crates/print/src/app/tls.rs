@@ -1,8 +1,7 @@
 //! Hellos of TLS, as `tapline_wire` reads them.
 //!
-//! tcpdump prints nothing for TLS, so the text without `-v` is left as it is; `-v` adds
-//! `TLS client hello, version 1.3, sni example.com, alpn h2,http/1.1`. A hello may go on in the next segment: what was
-//! captured of it is told.
+//! tcpdump prints nothing for TLS, so the text without `-v` is left as it is; `-v` adds `TLS client hello, version
+//! 1.3, sni example.com, alpn h2,http/1.1`. A hello may go on in the next segment: its captured part is printed.
 
 use tapline_wire::tls::{ClientHello, DRAFT_VERSION, Hello, Record, ServerHello};
 
@@ -32,7 +31,7 @@ pub(crate) fn version_name(version: u16) -> Option<&'static str> {
     })
 }
 
-/// The record at the start of `span`, if one stands there.
+/// The record at the start of `span`, if there is one.
 pub(crate) fn record(span: Span<'_>) -> Option<Record<'_>> {
     Record::parse(&span.data[..span.length.min(span.data.len())])
 }

@@ -108,7 +108,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("transfer-encoding", "transfer_encoding"),
 ];
 
-/// The first of each, as strings, and the number of lines that are no fields.
+/// Writes the first of each, as strings, and the number of lines that are not fields.
 fn header_fields(json: &mut Writer, mut fields: Fields<'_>) {
     let mut found = [None; HEADERS.len()];
     for field in fields.by_ref() {

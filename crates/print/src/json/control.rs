@@ -3,7 +3,7 @@
 use super::walk::Walk;
 use crate::bytes::{Cut, Printed, Span};
 
-/// How many messages of a packet are listed.
+/// Maximum number of listed messages in a packet.
 const MESSAGES_MAX: usize = 64;
 
 /// Precision time protocol (IEEE 1588).

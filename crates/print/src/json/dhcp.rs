@@ -7,7 +7,7 @@ use crate::app::dhcp::{MAGIC, VENDOR};
 use crate::bytes::{Printed, Span};
 use crate::context::lookup;
 
-/// How an option's value is written.
+/// Forms of option values.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -41,7 +41,6 @@ const OPTIONS: [(u8, &str, Form); 17] = [
 
 const MESSAGE_TYPE: u8 = 53;
 
-/// One message.
 pub(super) fn message(walk: &mut Walk, span: Span<'_>) -> Printed {
     walk.layer("dhcp", |json| {
         let operation = span.u8(0)?;

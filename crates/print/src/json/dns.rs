@@ -26,7 +26,7 @@ const MORE_TYPES: &[(u16, &str)] = &[
     (257, "CAA"),
 ];
 
-/// How many records of a section are listed.
+/// Maximum number of listed records in a section.
 const RECORDS_MAX: u16 = 512;
 
 const FLAGS: [(&str, u16); 6] = [

@@ -8,7 +8,7 @@ use super::write::Writer;
 use super::{control, network, serial, wireless};
 use crate::bytes::{Cut, Printed, Span};
 
-/// How many tags in a row are decoded; what follows is payload.
+/// Maximum number of decoded tags in a row; the rest is payload.
 const TAGS_MAX: usize = 8;
 
 /// A packet from its first byte on. `stripped` is the tag that is no longer among its bytes.
@@ -46,7 +46,7 @@ pub(super) fn ethernet(walk: &mut Walk, span: Span<'_>, stripped: Option<VlanTag
     tagged(walk, kind, span.skip(14), stripped)
 }
 
-/// By what stands where an EtherType may stand: an EtherType, or the length of an LLC frame.
+/// Walks the header by the number in the place of an EtherType: an EtherType, or the length of an LLC frame.
 fn by_kind(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
     match kind {
         ethertype::MIN.. => network::by_ethertype(walk, kind, span),
@@ -123,7 +123,7 @@ pub(super) fn llc(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
 }
 
-/// SNAP (IEEE 802), and what it names.
+/// Walks SNAP (IEEE 802), and the protocol that it names.
 pub(super) fn snap(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (oui, protocol) = walk.layer("snap", |json| {
         let (oui, protocol) = (span.u24(0)?, span.u16(3)?);
@@ -173,7 +173,7 @@ fn bridge(json: &mut Writer, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// How many attributes of an NFLOG packet are passed over.
+/// Maximum number of skipped attributes of an NFLOG packet.
 const ATTRIBUTES_MAX: usize = 64;
 
 /// Linux's NFLOG: family 1, version 1, resource 2, (length 2 with this header, type 2, value, padding to 4)*. The

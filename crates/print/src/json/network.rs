@@ -8,13 +8,12 @@ use super::write::Writer;
 use super::{control, link, transport, tunnel};
 use crate::bytes::{Cut, Printed, Span};
 
-/// How many labels of an MPLS stack are decoded.
+/// Maximum number of decoded labels of an MPLS stack.
 const LABELS_MAX: usize = 16;
 
-/// How many extension headers of an IPv6 packet are decoded.
+/// Maximum number of decoded extension headers of an IPv6 packet.
 const EXTENSIONS_MAX: usize = 16;
 
-/// By EtherType.
 pub(super) fn by_ethertype(walk: &mut Walk, ethertype: u16, span: Span<'_>) -> Printed {
     match ethertype {
         ethertype::IPV4 => ipv4(walk, span),
@@ -185,7 +184,7 @@ fn extension<'p>(json: &mut Writer, protocol: u8, span: Span<'p>) -> Result<Afte
     Ok(After { protocol: next, rest: span.skip(length), fragment: false })
 }
 
-/// An MPLS label stack (RFC 3032). What follows is told by its first nibble, as all decoders guess it.
+/// An MPLS label stack (RFC 3032). The first nibble behind it selects the protocol, as all decoders guess it.
 fn mpls(walk: &mut Walk, span: Span<'_>) -> Printed {
     let rest = walk.layers("mpls", |json| labels(json, span))?;
     match rest {
@@ -248,7 +247,8 @@ fn esp(walk: &mut Walk, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// Authentication header (RFC 4302). What it protects goes into an object of its own, as it may be another such header.
+/// Authentication header (RFC 4302). The protected packet goes into an object of its own, as it may be another such
+/// header.
 fn ah(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (next, length) = walk.layer("ah", |json| {
         let next = span.u8(0)?;

@@ -74,8 +74,8 @@ pub(super) fn ssh(walk: &mut Walk, span: Span<'_>) -> bool {
     true
 }
 
-/// The long header of a QUIC packet (RFC 9000, 17.2). Other packets are encrypted, or cannot be told from other
-/// protocols.
+/// The long header of a QUIC packet (RFC 9000, 17.2). Other packets are encrypted, or cannot be distinguished from
+/// other protocols.
 pub(super) fn quic(walk: &mut Walk, span: Span<'_>) {
     if span.need(7).is_err() {
         return;

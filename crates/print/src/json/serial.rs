@@ -1,4 +1,4 @@
-//! Link layers besides Ethernet, PPP and 802.11: serial lines, rings, radios, switches' tags, virtual machines.
+//! Link layers other than Ethernet, PPP and 802.11: serial lines, rings, radios, switches' tags, virtual machines.
 
 use tapline_packet::LinkType;
 
@@ -339,7 +339,7 @@ fn ipnet(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
 }
 
-/// `type_at` is where the type stands: behind an offset, as Linux captures it, or at once.
+/// `type_at` is the offset of the type: behind an offset, as Linux captures it, or at once.
 fn arcnet(walk: &mut Walk, span: Span<'_>, type_at: usize) -> Printed {
     let (kind, is_later, len) = walk.layer("arcnet", |json| {
         let (source, destination, kind) = (span.u8(0)?, span.u8(1)?, span.u8(type_at)?);
@@ -381,7 +381,7 @@ fn vsock(walk: &mut Walk, span: Span<'_>) -> Printed {
     payload(walk, span.skip(length))
 }
 
-/// Juniper's header; the frame behind it where no cookie stands between.
+/// Juniper's header, and the frame behind it if there is no cookie between them.
 fn juniper(walk: &mut Walk, span: Span<'_>, link_type: LinkType) -> Printed {
     let known = matches!(
         link_type,

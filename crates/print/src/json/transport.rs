@@ -145,7 +145,7 @@ pub(super) fn udp(walk: &mut Walk, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// How many chunks of an SCTP packet are listed.
+/// Maximum number of listed chunks of an SCTP packet.
 const CHUNKS_MAX: usize = 256;
 
 /// SCTP (RFC 9260).

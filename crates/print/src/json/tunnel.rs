@@ -123,7 +123,7 @@ pub(super) fn geneve(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
 }
 
-/// How many extension headers of a GTP packet are passed over.
+/// Maximum number of skipped extension headers of a GTP packet.
 const EXTENSIONS_MAX: usize = 16;
 
 /// GTP-U, version 1 (3GPP TS 29.281): user packets of mobile networks.

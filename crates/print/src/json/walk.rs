@@ -5,15 +5,15 @@
 //! inner object:   layer, layer, ..., inner object
 //! ```
 //!
-//! Within one object each key stands once. A protocol that would appear a second time opens an `inner` object.
+//! Within one object each key occurs once. A protocol that would appear a second time opens an `inner` object.
 
 use super::write::Writer;
 use crate::bytes::{Printed, Span};
 
-/// How deep `inner` objects nest. What lies deeper counts as payload.
+/// Maximum nesting depth of `inner` objects. Deeper headers count as payload.
 const DEPTH_MAX: u8 = 8;
 
-/// How many protocols `protocols` names at most.
+/// Maximum number of names in `protocols`.
 const PROTOCOLS_MAX: usize = 40;
 
 /// Writes the layers of one packet.
@@ -80,7 +80,7 @@ impl<'w, 'o> Walk<'w, 'o> {
         self.json.number_field("payload_length", span.length as u64);
     }
 
-    /// That `name`'s header contradicts itself; what follows it is not decoded.
+    /// Notes that the header of `name` contradicts itself; the bytes behind it are not decoded.
     pub(super) fn malformed(&mut self, name: &'static str) {
         self.malformed = Some(name);
     }

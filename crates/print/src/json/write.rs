@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 use crate::text::Text;
 
-/// Appends JSON to a vector. The caller pairs what it opens and closes.
+/// Appends JSON to a vector. The caller closes everything that it opens.
 pub(super) struct Writer<'o> {
     out: &'o mut Vec<u8>,
     after_value: bool,
@@ -192,7 +192,7 @@ impl<'o> Writer<'o> {
         self.mac(bytes);
     }
 
-    /// A comma if a value stands before; after a key nothing does.
+    /// Writes a comma if a value precedes; a key never needs one behind it.
     fn separate(&mut self) {
         if self.after_value {
             self.out.push(b',');

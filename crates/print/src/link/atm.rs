@@ -17,7 +17,6 @@ use crate::text::Text;
 /// LLC headers that RFC 2684 uses: SNAP, ISO, IP. Other bytes are those of an IEEE 802.6 header before it.
 const LLC_HEADERS: [u32; 3] = [0xaa_aa03, 0xfe_fe03, 0x06_0603];
 const MAN_HEADER_LEN: usize = 20;
-/// SNAP with an EtherType.
 const SNAP_ETHERTYPE: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 
 const SUN_LEN: usize = 4;

@@ -85,7 +85,7 @@ impl Tag {
         self.0[1] >> 3
     }
 
-    /// Of a forwarded frame: the port is a trunk's. Of a sniffed one: it came in there.
+    /// In a forwarded frame: the port is a trunk's. In a sniffed one: it came in there.
     fn flag(self) -> bool {
         self.0[1] & 4 != 0
     }

@@ -23,14 +23,13 @@ const FLAGS: &[(u32, &str)] =
 /// Bits of the first byte of a fragment's header (FRF.12, FRF.15, FRF.16).
 pub(super) const FRAGMENT_FLAGS: &[(u32, &str)] = &[(0x80, "Begin"), (0x40, "End"), (0x20, "Control")];
 
-/// An address.
 struct Address {
     len: usize,
     dlci: u32,
     flags: u32,
 }
 
-/// Why an address cannot be read.
+/// Reasons that an address cannot be read.
 enum Fault {
     Cut,
     Invalid,

@@ -100,7 +100,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType) -
     Ok(true)
 }
 
-/// Reads and prints what stands before the frame. Whether the frame is still to be printed.
+/// Reads and prints everything before the frame. Returns whether the frame is still to be printed.
 fn read(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType, header: &mut Header) -> Result<bool, Cut> {
     let flags = span.u8(3)?;
     if span.u24(0)? != MAGIC {
@@ -436,7 +436,8 @@ fn multilink_frame_relay(cx: &mut Context<'_>, rest: Span<'_>, span: Span<'_>, h
     }
 }
 
-/// Prints the payload of ATM cards: OAM cells, LLC, ISO protocols, Ethernet, PPP, IP, told apart by their first bytes.
+/// Prints the payload of ATM cards: OAM cells, LLC, ISO protocols, Ethernet, PPP, IP, distinguished by their first
+/// bytes.
 fn cells(cx: &mut Context<'_>, rest: Span<'_>, link_type: LinkType, header: &Header) -> Printed {
     let is_second = link_type == LinkType::JUNIPER_ATM2;
     let is_operation = if is_second { header.cookie[7] & 0x70 != 0 } else { header.cookie[0] == 0x80 };
@@ -462,7 +463,7 @@ fn cells(cx: &mut Context<'_>, rest: Span<'_>, link_type: LinkType, header: &Hea
     by_version(cx, rest).map(drop)
 }
 
-/// An IP packet, told by its first byte. `false`, and nothing printed, if it is none.
+/// Prints an IP packet of the version in its first byte. Returns `false`, and prints nothing, if it is not IP.
 fn by_version(cx: &mut Context<'_>, span: Span<'_>) -> Result<bool, Cut> {
     match span.u8(0)? {
         0x45..=0x4f => ipv4::print(cx, span)?,

@@ -12,7 +12,7 @@ use crate::text::Text;
 
 const LABEL_LEN: usize = 4;
 
-/// Prints a label stack and what it carries.
+/// Prints a label stack and its payload.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "mpls";
     cx.text("MPLS");
@@ -56,7 +56,7 @@ fn print_entry(cx: &mut Context<'_>, entry: u32, first: bool) {
     put!(cx, ", ttl {})", entry & 0xff);
 }
 
-/// Labels do not say what follows them; the first byte tells.
+/// Labels do not say what follows them; the first byte decides.
 fn payload(cx: &mut Context<'_>, span: Span<'_>, label: u32) -> Printed {
     let first = match label {
         0 | 3 => 0x45,

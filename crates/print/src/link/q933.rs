@@ -42,7 +42,7 @@ const ELEMENTS: &[(u8, &str)] = &[
 
 const REPORTS: &[(u8, &str)] = &[(0, "Full Status"), (1, "Link verify"), (2, "Async PVC Status")];
 
-/// Which codeset the elements are of; a shift that does not lock holds for one element.
+/// The codeset of the elements; a shift that does not lock holds for one element.
 #[derive(Clone, Copy, Default)]
 struct Codeset {
     number: u8,

@@ -6,8 +6,8 @@
 //!          destination's mode 2, version 2, source's mode 2
 //! ```
 //!
-//! All numbers are little-endian. A checksum of 4 or 2 bytes at the end is told by whether it is right: the link type
-//! does not say. Source: IEEE 802.15.4-2015, section 7.
+//! All numbers are little-endian. A checksum of 4 or 2 bytes at the end is recognised by its correctness: the link
+//! type does not say. Source: IEEE 802.15.4-2015, section 7.
 
 mod command;
 mod element;
@@ -26,7 +26,7 @@ const MULTIPURPOSE: u16 = 5;
 /// A part of a frame ended too early or made no sense; its text says so, and the frame's ends there.
 pub(super) struct Broken;
 
-/// How printing a part went: `Ok(Err(Broken))` where its text ends the frame's.
+/// The outcome of printing a part: `Ok(Err(Broken))` if its text ends the frame's.
 type Part<T> = Result<Result<T, Broken>, Cut>;
 
 /// Passes a cut and a broken part on.

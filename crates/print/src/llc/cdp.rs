@@ -11,7 +11,7 @@ use crate::text::Text;
 
 const HEADER_LEN: usize = 4;
 
-/// How a value reads.
+/// Text forms of values.
 #[derive(Clone, Copy)]
 enum Form {
     Text,

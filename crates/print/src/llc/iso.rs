@@ -42,7 +42,7 @@ const PACKETS: &[(u8, &str)] = &[
     (27, "L2 PSNP"),
 ];
 
-/// One packet, told by its first byte.
+/// Prints one packet, of the protocol in its first byte.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "isoclns";
     let protocol = span.u8(0)?;

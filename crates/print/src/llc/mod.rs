@@ -173,7 +173,7 @@ pub(crate) fn print(
     Ok(Llc { header_len, known })
 }
 
-/// IPX right behind an IEEE 802.3 length: its checksum, always FFFF, stands where the access points would.
+/// IPX right behind an IEEE 802.3 length: its checksum, always FFFF, is in the place of the access points.
 fn print_raw_ipx(cx: &mut Context<'_>, span: Span<'_>) -> Result<Llc, Cut> {
     if cx.options.link_header {
         cx.text("IPX 802.3: ");
@@ -287,7 +287,8 @@ fn print_identification(cx: &mut Context<'_>, rest: Span<'_>) -> bool {
     }
 }
 
-/// A SNAP header and what it carries. Whether that was known. A bridged frame has `bridge_pad` bytes before it.
+/// Prints a SNAP header and its payload. Returns whether the protocol was known. A bridged frame has `bridge_pad`
+/// bytes before it.
 pub(crate) fn print_snap(
     cx: &mut Context<'_>,
     span: Span<'_>,

@@ -16,7 +16,7 @@ use super::HostNames;
 
 /// Addresses that wait for the resolver at most. Further ones are asked for when they are seen again.
 const QUEUE_MAX: usize = 256;
-/// Addresses whose answers are kept at most; then the cache starts anew.
+/// Capacity of the cache of answers, in addresses; a full cache is emptied.
 const CACHE_MAX: usize = 65_536;
 /// Longest name of a host (RFC 1035, 2.3.4).
 const NAME_MAX: usize = 255;

@@ -77,7 +77,7 @@ const NAMES: &[(u8, &str)] = &[
     (RPL, "RPL"),
 ];
 
-/// Types whose length stands before their details.
+/// Types whose length precedes their details.
 const DETAILED: [u8; 7] = [
     ROUTER_SOLICITATION,
     ROUTER_ADVERTISEMENT,

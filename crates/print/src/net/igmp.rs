@@ -189,8 +189,8 @@ fn report_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     group_records(cx, span, 8, record)
 }
 
-/// The number of group records behind the header of 8 bytes, and with `-v` each of them. `record` prints one of
-/// `record_len` bytes at least, and tells its length; `None` ends the list.
+/// The number of group records behind the header of 8 bytes, and with `-v` each of them. `record` prints one of at
+/// least `record_len` bytes, and returns its length; `None` ends the list.
 pub(super) fn group_records(
     cx: &mut Context<'_>,
     span: Span<'_>,
@@ -214,7 +214,7 @@ pub(super) fn group_records(
     Ok(())
 }
 
-/// How many bytes the record has; `None` if its count of sources makes no sense.
+/// The number of bytes of the record; `None` if its count of sources makes no sense.
 fn record(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
     span.need(8)?;
     cx.text(" [gaddr ");

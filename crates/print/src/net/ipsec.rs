@@ -13,7 +13,7 @@ use crate::text::Text;
 
 const AH_FIXED_LEN: usize = 12;
 
-/// Prints an authentication header and what it protects.
+/// Prints an authentication header and the packet that it protects.
 pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "ah";
     cx.text("AH(");

@@ -29,7 +29,7 @@ pub(crate) struct Ip {
     pub(crate) ttl: u8,
     /// The payload is the first of several fragments.
     pub(crate) fragmented: bool,
-    /// The protocol number in the header itself: not that of the payload where extension headers stand between.
+    /// The protocol number in the header itself: not that of the payload if extension headers are between.
     pub(crate) protocol: u8,
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> RunningChecks
     sum.with(&(length as u32).to_be_bytes()).with(&[0, number])
 }
 
-/// `source.port > destination.port: `; ports only where other headers stand between IP and the transport.
+/// `source.port > destination.port: `; ports only if other headers are between IP and the transport.
 pub(crate) fn print_ends(
     cx: &mut Context<'_>,
     ip: &Ip,

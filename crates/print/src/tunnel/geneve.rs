@@ -26,7 +26,7 @@ const FLAGS: &[(u32, &str)] = &[
     (0x01, "R6"),
 ];
 
-/// The header and what it carries: `Geneve, Flags [none], vni 0x1: IP ...`.
+/// The header and its payload: `Geneve, Flags [none], vni 0x1: IP ...`.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "geneve";
     cx.text("Geneve");

@@ -30,7 +30,7 @@ const FLAGS: &[(u32, &str)] = &[
 const WCCP: u16 = 0x883e;
 const PPP: u16 = 0x880b;
 
-/// Why a header ends before what it carries.
+/// The reason that a header ends before its payload.
 enum Stop {
     Cut,
     /// A length that leaves no room for a field.
@@ -43,7 +43,7 @@ impl From<Cut> for Stop {
     }
 }
 
-/// The header and what it carries: `GREv0, length 88: IP ...`.
+/// The header and its payload: `GREv0, length 88: IP ...`.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "gre";
     match print_version(cx, span) {

@@ -155,7 +155,7 @@ fn counted(span: Span<'_>) -> Result<Option<(Span<'_>, Span<'_>)>, Cut> {
     Ok(Some((rest.limit(length), rest.skip(length))))
 }
 
-/// Whether each route has the number of its path before it (RFC 7911), which only its looks tell.
+/// Whether each route has the number of its path before it (RFC 7911), guessed from the bytes.
 fn has_paths(routes: &[u8], bits_max: u8) -> bool {
     if routes.len() < 5 {
         return false;
@@ -217,7 +217,7 @@ fn print_route(
 }
 
 enum Prefix {
-    /// How many bytes it takes.
+    /// The number of printed bytes.
     Printed(usize),
     Cut,
     Illegal,

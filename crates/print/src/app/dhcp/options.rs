@@ -35,7 +35,7 @@ fn print_padding(cx: &mut Context<'_>, span: Span<'_>, at: usize) -> usize {
     at + more
 }
 
-/// The option whose length stands at `at`; where the next one starts.
+/// Prints the option whose length is at `at`. Returns the start of the next one.
 fn print_option(cx: &mut Context<'_>, span: Span<'_>, at: usize, code: u8) -> Result<usize, Cut> {
     let length = usize::from(span.u8(at)?);
     let (name, form) = option(code, length);

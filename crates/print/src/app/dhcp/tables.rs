@@ -1,6 +1,6 @@
 //! The options of DHCP by number (RFC 2132 and IANA's list), with tcpdump's names and the forms of their values.
 
-/// How the value of an option reads.
+/// Text forms of option values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Bytes, in decimal.
@@ -184,7 +184,7 @@ pub(crate) const MESSAGE_TYPES: &[(u8, &str)] = &[
     (13, "LeaseActive"),
 ];
 
-/// ARP hardware types, which tell the kind of a client identifier.
+/// ARP hardware types, which give the kind of a client identifier.
 pub(crate) const HARDWARE_TYPES: &[(u8, &str)] =
     &[(1, "ether"), (6, "ieee802"), (7, "arcnet"), (15, "frelay"), (23, "strip"), (24, "ieee1394")];
 

@@ -21,7 +21,7 @@ use tables::{CLASSES, OPERATIONS, RESPONSES, TYPES};
 use tapline_wire::dns::name::{self, NameFault, NamePart};
 use tapline_wire::dns::{HEADER_LEN, Header, flag};
 
-/// How the message travels.
+/// The transport of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// UDP port 53.

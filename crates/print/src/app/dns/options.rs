@@ -12,7 +12,7 @@ use crate::text::Text;
 
 const DNSSEC_OK: u16 = 0x8000;
 
-/// The record whose data stand at `at`.
+/// Prints the record whose data are at `at`.
 pub(super) fn print(
     cx: &mut Context<'_>,
     message: Span<'_>,

@@ -1,4 +1,4 @@
-//! Initiators of IKE exchanges: only the first message of an exchange tells which end began it.
+//! Initiators of IKE exchanges: only the first message of an exchange shows which end began it.
 
 use std::net::IpAddr;
 
@@ -42,7 +42,7 @@ impl Initiators {
         self.next = (self.next + 1) % INITIATORS_MAX;
     }
 
-    /// The end of an exchange that an address stands for.
+    /// The end of an exchange to which an address belongs.
     pub(super) fn end(&self, cookie: u64, address: IpAddr) -> Option<End> {
         let (initiator, responder) = self.ring.iter().find(|exchange| exchange.cookie == cookie)?.ends?;
         match address {

@@ -25,7 +25,7 @@ const HEADER_LEN: usize = 28;
 /// The header that all payloads share.
 const PAYLOAD_HEADER_LEN: usize = 4;
 
-/// How deep payloads stand within payloads before the rest is left as it is.
+/// Maximum nesting depth of payloads before the rest is left as it is.
 const DEPTH_MAX: usize = 16;
 
 const ENCRYPTED: u8 = 0x01;

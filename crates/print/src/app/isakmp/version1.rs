@@ -39,7 +39,7 @@ const IDENTITIES: [&str; 12] = [
     "keyid",
 ];
 
-/// Errors that a notification tells (RFC 2408, 3.14.1).
+/// Errors that a notification reports (RFC 2408, 3.14.1).
 #[rustfmt::skip]
 const ERRORS: [&str; 31] = [
     "", "INVALID-PAYLOAD-TYPE", "DOI-NOT-SUPPORTED", "SITUATION-NOT-SUPPORTED", "INVALID-COOKIE",
@@ -74,7 +74,7 @@ pub(super) const CIPHERS: [&str; 13] = [
 ];
 const COMPRESSIONS: [&str; 4] = ["", "oui", "deflate", "lzs"];
 
-/// Prints a payload that stands in a message of version 2.
+/// Prints a payload that is in a message of version 2.
 pub(super) fn print_alone(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     print_payload(cx, message, payload, 0)
 }

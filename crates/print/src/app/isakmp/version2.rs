@@ -105,7 +105,7 @@ pub(super) fn print_payload(cx: &mut Context<'_>, message: Span<'_>, payload: Pa
     Ok(if whole { Some(at + length) } else { cut_in(cx, kind) })
 }
 
-/// An encrypted payload ends the message: its next payload is that of what it encrypts.
+/// Ends the message at an encrypted payload: its next payload is that of the encrypted content.
 fn encrypted(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> PayloadEnd {
     let Payload { kind, at, length, .. } = payload;
     print_head(cx, message, at, "v2e")?;

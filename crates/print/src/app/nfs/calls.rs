@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
-/// How many calls are remembered; the oldest is forgotten first. tcpdump keeps as many.
+/// Capacity of the table of calls; the oldest is forgotten first. tcpdump keeps as many.
 const CALLS_MAX: usize = 64;
 
-/// One call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     transaction: u32,

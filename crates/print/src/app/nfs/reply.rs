@@ -17,7 +17,7 @@ use crate::context::{Context, lookup, put};
 use crate::net::Ip;
 use crate::text::Text;
 
-/// Why a call was denied (RFC 5531, `auth_stat`).
+/// Reasons for a denied call (RFC 5531, `auth_stat`).
 const DENIALS: &[(u32, &str)] = &[
     (0, "OK"),
     (1, "Bogus Credentials (seal broken)"),
@@ -29,7 +29,7 @@ const DENIALS: &[(u32, &str)] = &[
     (7, "Unknown failure"),
 ];
 
-/// Why an accepted call failed (`accept_stat`).
+/// Reasons for a failed call (`accept_stat`).
 const FAILURES: &[(u32, &str)] =
     &[(1, "PROG_UNAVAIL"), (2, "PROG_MISMATCH"), (3, "PROC_UNAVAIL"), (4, "GARBAGE_ARGS"), (5, "SYSTEM_ERR")];
 

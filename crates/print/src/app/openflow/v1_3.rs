@@ -390,7 +390,7 @@ fn role(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     Ok(())
 }
 
-/// Which messages a controller gets: of one that is master or equal, and of one that is slave.
+/// Messages that a controller gets: of one that is master or equal, and of one that is slave.
 fn asynchronous(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     let mut fields = Fields::new(span);
     for (name, table) in [

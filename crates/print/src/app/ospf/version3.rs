@@ -76,7 +76,7 @@ const LINK_STATES: &[(u16, &str)] = &[
     (14, "Layer 1 VPN"),
 ];
 
-/// How far an advertisement is flooded.
+/// Flooding scopes of an advertisement.
 const SCOPES: &[(u16, &str)] = &[(LINK_LOCAL, "Link Local"), (AREA, "Area Local"), (DOMAIN, "Domain Wide")];
 const LINK_LOCAL: u16 = 0x0000;
 const AREA: u16 = 0x2000;

@@ -18,7 +18,7 @@ pub(super) const CODES: &[(u8, &str)] = &[
     (255, "Reserved"),
 ];
 
-/// How the value of an attribute reads.
+/// Text forms of attribute values.
 #[derive(Clone, Copy)]
 pub(super) enum Form {
     Text,
@@ -63,7 +63,7 @@ pub(super) enum Form {
     AppleTalkFeatures,
     AppleTalkChallenge,
     Time,
-    /// Why a change was refused.
+    /// The reason for a refused change.
     Cause,
     Vendor,
     Eap,
@@ -383,7 +383,7 @@ pub(super) const ATTRIBUTES: &[(u8, &str, Form)] = &[
     (129, "Basic-Location-Policy-Rules", Form::LocationRules),
 ];
 
-/// Why a change of authorization was refused (RFC 5176, 3.5).
+/// Reasons for a refused change of authorization (RFC 5176, 3.5).
 pub(super) const ERROR_CAUSES: &[(u32, &str)] = &[
     (201, "Residual Session Context Removed"),
     (202, "Invalid EAP Packet (Ignored)"),

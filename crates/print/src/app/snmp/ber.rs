@@ -18,7 +18,6 @@ impl From<Cut> for Stop {
     }
 }
 
-/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Octets,

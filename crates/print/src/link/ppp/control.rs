@@ -223,7 +223,7 @@ fn mark(cx: &mut Context<'_>, protocol: u16) -> Printed {
     Ok(())
 }
 
-/// How many bytes the option has; 0 ends the list.
+/// Prints an option and returns its number of bytes; 0 ends the list.
 fn option(cx: &mut Context<'_>, rest: Span<'_>, protocol: u16) -> Result<usize, Cut> {
     let (kind, length) = (rest.u8(0)?, usize::from(rest.u8(1)?));
     let title = match protocol {
@@ -266,7 +266,7 @@ fn option(cx: &mut Context<'_>, rest: Span<'_>, protocol: u16) -> Result<usize, 
 enum Known {
     Yes,
     No,
-    /// Its length does not fit, and that was said.
+    /// The length does not fit, and the text says so.
     Bogus,
 }
 

@@ -122,7 +122,7 @@ pub(super) const STATUSES: [&str; 108] = [
     "Authorization deenabled",
 ];
 
-/// Why a station was let go.
+/// Reasons for a deauthentication or disassociation.
 pub(super) const REASONS: [&str; 67] = [
     "Reserved",
     "Unspecified reason",

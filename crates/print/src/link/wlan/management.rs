@@ -84,7 +84,7 @@ pub(super) fn print(
     }
 }
 
-/// Which of the elements a kind of frame shows besides the network's name.
+/// The elements that a kind of frame shows in addition to the network's name.
 #[derive(Clone, Copy, Default)]
 struct Shown {
     rates: bool,
@@ -211,7 +211,7 @@ fn print_source(cx: &mut Context<'_>, source: &[u8]) {
     }
 }
 
-/// Why a station was let go.
+/// Prints the reason for a deauthentication or disassociation.
 fn reason(cx: &mut Context<'_>, body: Span<'_>, source: Option<&[u8]>) -> Result<bool, Cut> {
     if body.captured() < 2 || body.length < 2 {
         return Ok(false);

@@ -69,7 +69,7 @@ pub(in crate::link) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Result<usi
     Ok(length + frame(cx, span.skip(length), trim)?)
 }
 
-/// How many words tell which fields there are; `None` if they do not end within the header.
+/// The number of words that list the present fields; `None` if they do not end within the header.
 fn present_words(header: Span<'_>) -> Option<usize> {
     let mut words = 1;
     while header.u32_le(words * 4).ok()? & EXTENDED != 0 {

@@ -27,7 +27,7 @@ const SUBTYPES: &[(u8, &str)] = &[
 pub(super) const AGGREGATION: Named = &[(1, "supported"), (2, "enabled")];
 const PROTOCOL_VLAN: Named = &[(2, "supported"), (4, "enabled")];
 
-/// How an edge virtual bridge takes part.
+/// Roles of an edge virtual bridge.
 const EDGE_MODES: [&str; 4] =
     ["Not Supported", "EVB Bridge", "EVB Station", "Reserved for future Standardization"];
 
@@ -111,7 +111,6 @@ pub(super) fn print_aggregation(cx: &mut Context<'_>, value: Span<'_>) -> Printe
     Ok(())
 }
 
-/// A bit for each priority.
 fn print_priorities(cx: &mut Context<'_>, bits: u8) {
     cx.text("\n\t     Priority : 0  1  2  3  4  5  6  7\n\t     Value    : ");
     for priority in 0..8 {

@@ -18,7 +18,7 @@ const VERSION_1_LEN: usize = 24;
 const QUERY_V2_LEN: usize = 28;
 const RECORD_LEN: usize = 20;
 
-/// Queries of both versions, which their length tells apart.
+/// Queries of both versions, which differ in their length.
 pub(super) fn query(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     match span.length {
         VERSION_1_LEN => {
@@ -108,7 +108,7 @@ pub(super) fn report_v2(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     igmp::group_records(cx, span, RECORD_LEN, record)
 }
 
-/// How many bytes the record has; `None` if its count of sources makes no sense.
+/// The number of bytes of the record; `None` if its count of sources makes no sense.
 fn record(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
     span.need(RECORD_LEN)?;
     cx.text(" [gaddr ");

@@ -21,7 +21,7 @@ const MESSAGES: &[(u8, &str)] = &[
     (9, "Graft-ACK"),
 ];
 
-/// How a neighbour is reached, and the state of the interface.
+/// The reachability of a neighbour, and the state of the interface.
 const INTERFACE_FLAGS: [(u8, &str); 5] =
     [(0x01, "/tunnel"), (0x02, "/srcrt"), (0x40, "/querier"), (0x20, "/disabled"), (0x10, "/down")];
 

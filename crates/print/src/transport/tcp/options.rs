@@ -47,11 +47,11 @@ const NAMES: &[(u8, &str)] = &[
     (EXPERIMENT_2, "exp"),
 ];
 
-/// How the printing of an option ended.
+/// The outcome of printing an option.
 enum End {
     /// The whole option, with this many bytes of value used.
     Used(usize),
-    /// Its length makes no sense.
+    /// The length makes no sense.
     Bad,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Recorded {
     pub(crate) interface: Interface,
 }
 
-/// The folder of real captures beside the repository, or that which `TAPLINE_CAPTURES` names, if it is there.
+/// The folder of real captures next to the repository, or the one in `TAPLINE_CAPTURES`, if it exists.
 pub(crate) fn folder() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("TAPLINE_CAPTURES") {
         return Some(PathBuf::from(folder));

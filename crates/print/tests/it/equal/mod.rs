@@ -16,7 +16,7 @@ use tapline_print::{HexStyle, Options, Printer, TimeStyle, json};
 /// Flags of tcpdump with which each packet is printed.
 const FLAGS: [&str; 8] = ["-n", "-nv", "-nvv", "-nvvv", "-nvvvv", "-ne", "-nevv", "-nq"];
 
-/// How often each seed is changed.
+/// Number of changed variants of each seed.
 const CHANGES: usize = 150;
 
 /// Words of protocols that tcpdump prints in more detail than we do; packets that become them by a change do not count.

@@ -72,8 +72,8 @@ fn bytes(text: &str, words: &HashMap<&str, Vec<u8>>) -> Vec<u8> {
     out
 }
 
-/// The frame that carries a body: a link type stands for itself, `udp:PORT`, `tcp:PORT`, `eth:TYPE` and `snap:PROTOCOL`
-/// for the headers before it.
+/// The frame that carries a body: the name of a link type means its own frame, `udp:PORT`, `tcp:PORT`, `eth:TYPE` and
+/// `snap:PROTOCOL` add the headers before it.
 fn carried(carrier: &str, body: Vec<u8>) -> (LinkType, Vec<u8>) {
     let Some((kind, value)) = carrier.split_once(':') else {
         let link_type = LinkType::from_name(carrier).unwrap_or_else(|| panic!("no link type {carrier}"));

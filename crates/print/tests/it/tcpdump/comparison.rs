@@ -9,7 +9,7 @@ use tapline_print::{HexStyle, HostNames, Options, Precision, Printer, TimeStyle}
 
 use crate::captures::{self, Recorded};
 
-/// How far two texts may drift apart before they count as different for good.
+/// Number of lines by which two texts may drift apart before they count as different for good.
 const RESYNC_LINES: usize = 80;
 
 /// tcpdump and the captures.
@@ -35,7 +35,7 @@ impl Bench {
         Some(Bench { files: named.collect() })
     }
 
-    /// Of the files that are wanted, by name.
+    /// The score of the files that `wanted` selects by name.
     pub(crate) fn score_of(&self, flags: &str, wanted: impl Fn(&str) -> bool) -> Score {
         let mut score = Score::default();
         for (name, path, packets) in self.files.iter().filter(|(name, ..)| wanted(name)) {
@@ -94,7 +94,7 @@ impl HostNames for HostsFile {
     }
 }
 
-/// The options that a set of tcpdump's flags stands for.
+/// The options for a set of tcpdump's flags.
 fn options(flags: &str) -> Options {
     let count = |letter: char| flags.matches(letter).count();
     let nano = flags.contains("--nano");
@@ -144,12 +144,12 @@ struct Example {
     ours: String,
 }
 
-/// How many lines are equal, and what differs.
+/// The number of equal lines, and the differences.
 #[derive(Default)]
 pub(crate) struct Score {
     /// Equal lines and all lines, by protocol.
     protocols: BTreeMap<&'static str, (usize, usize)>,
-    /// The same by file, where lines differ.
+    /// The counts by file, if lines differ.
     files: BTreeMap<String, (usize, usize)>,
     examples: BTreeMap<String, Example>,
 }

@@ -61,7 +61,7 @@ fn ipv4(ends: (u8, u8), protocol: u8, options: &[u8], payload: &[u8]) -> Vec<u8>
     frame
 }
 
-/// The same around a UDP datagram.
+/// Frames a UDP datagram.
 fn udp(ends: (u8, u8), ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     let mut datagram = Vec::new();
     for word in [ports.0, ports.1, (8 + payload.len()) as u16, 0] {
