@@ -38,7 +38,7 @@ impl Batches {
         }
     }
 
-    /// The same, with the first packet leaving at another time.
+    /// Sets the time at which the first packet leaves.
     #[must_use]
     pub fn starting(self, start: Timestamp) -> Batches {
         Batches { generator: self.generator.starting(start), start, ..self }

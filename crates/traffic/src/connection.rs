@@ -125,7 +125,6 @@ impl Connection {
         }
     }
 
-    /// The number of the next echo.
     #[inline]
     pub(crate) fn next_echo(&mut self) -> u16 {
         self.client = self.client.wrapping_add(1);

@@ -4,11 +4,11 @@ use tapline_syntax::Span;
 
 use crate::recipe::{span_of, span_of_value};
 
-/// Why a recipe's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters
-/// are.
+/// The reason that a recipe's text is refused: what, where, and what to write instead. It is shown with the line and
+/// a caret, as for filters.
 pub type SyntaxError = tapline_syntax::Error;
 
-/// Why a recipe cannot be made, or not any further.
+/// The reason that a recipe cannot be made, or cannot continue.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -17,7 +17,7 @@ pub enum Error {
     Unmet {
         /// The key of the wish, such as `size`.
         key: &'static str,
-        /// Why it cannot be met.
+        /// The reason.
         what: String,
         /// Text that mends it.
         mend: String,
@@ -33,7 +33,7 @@ pub enum Error {
     Unsteady {
         /// The packet, counted from 1.
         number: u64,
-        /// Its length.
+        /// Length of the frame.
         len: usize,
         /// `matches` or `does not match`.
         verdict: &'static str,
@@ -57,7 +57,7 @@ impl Error {
         Error::Unmet { key, what: what.into(), mend: mend.into() }
     }
 
-    /// The same as an error of the recipe's text, at the place of the wish.
+    /// Turns the error into one of the recipe's text, at the place of the wish.
     pub fn in_text(&self, text: &str) -> SyntaxError {
         match self {
             Error::Unmet { key, what, mend } => {
@@ -76,7 +76,7 @@ impl Error {
     }
 }
 
-/// A filter's error, where the filter stands at `at` in another text.
+/// A filter's error, moved to the filter's position `at` in another text.
 pub(crate) fn moved(error: &tapline_syntax::Error, at: Span) -> SyntaxError {
     let place = |place: usize| (at.start + place).min(at.end);
     let span = error.span.map_or(at, |span| Span { start: place(span.start), end: place(span.end) });

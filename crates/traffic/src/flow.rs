@@ -56,7 +56,7 @@ impl FlowRanges {
         }
     }
 
-    /// How many different flows there are, as far as they are counted.
+    /// Number of different flows, as far as they are counted.
     pub(crate) fn len(&self) -> u64 {
         const COUNTED_MAX: u64 = 1 << 62;
         let lens = [&self.src_ports, &self.dst, &self.dst_ports].map(NumberRanges::len);

@@ -22,7 +22,7 @@ pub(crate) struct Whole {
     /// Bytes of the frame, and how much of what IP carries has been sent.
     len: usize,
     sent: usize,
-    /// Which headers it has, its identification, and the port of its tunnel.
+    /// The shape of its headers, its identification, and the port of its tunnel.
     pub(crate) shape: usize,
     id: u32,
     tunnel_port: u16,

@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::recipe::{Gaps, Rate};
 
-/// Bytes that a frame takes on an Ethernet wire besides its own: frame check sequence 4, preamble and start 8, gap 12.
+/// Bytes of a frame on an Ethernet wire in addition to its own: frame check sequence 4, preamble and start 8, gap 12.
 const WIRE_EXTRA: u64 = 24;
 /// The shortest frame on the wire, without its check sequence.
 const WIRE_MIN: u64 = 60;

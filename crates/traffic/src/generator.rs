@@ -109,7 +109,7 @@ pub struct Generator {
     pool: Pool,
     sizes: SizeChooser,
     clock: Clock,
-    /// Which flows match the filter, and which do not; without a filter, all do.
+    /// The flows that match the filter, and the flows that do not; without a filter, all match.
     turns: [Turns; 2],
     portion: Portion,
     judge: Option<FrameFilter>,
@@ -181,8 +181,8 @@ impl Generator {
         })
     }
 
-    /// The same, with the first packet leaving at `start`: marks say so. A recipe without a time of its own
-    /// (`start=now`) needs it.
+    /// Makes the first packet leave at `start`, which marks record. A recipe without a time of its own (`start=now`)
+    /// needs it.
     #[must_use]
     pub fn starting(mut self, start: Timestamp) -> Generator {
         self.start = start;
@@ -205,7 +205,7 @@ impl Generator {
         (self.made, Some(self.count).filter(|count| *count != u64::MAX))
     }
 
-    /// How many flows there are.
+    /// Number of flows.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -214,8 +214,8 @@ impl Generator {
     /// over.
     ///
     /// # Errors
-    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter says of this packet what it does not say
-    /// of others of its flow.
+    /// If `out` is shorter than [`frame_max`](Self::frame_max), or the filter's verdict on this packet differs from
+    /// that on others of its flow.
     #[inline]
     pub fn next_into(&mut self, out: &mut [u8]) -> Result<Option<Departure>, Error> {
         if out.len() < self.frame_max {
@@ -382,7 +382,7 @@ fn check_alone(recipe: &Recipe) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether each size has room for the headers, and for what else stands in each packet.
+/// Checks that each size has room for the headers, and for the other contents of each packet.
 fn check_shapes(recipe: &Recipe, shapes: &[Shape], flows: &[Flow]) -> Result<(), Error> {
     let size_min = recipe.sizes.bounds().0 as usize;
     let mark = if recipe.mark.is_some() { MARK_LEN } else { 0 };

@@ -61,7 +61,7 @@ impl Mark {
         Mark::from_bytes(data.get(start..end)?.try_into().ok()?)
     }
 
-    /// Its part of a checksum.
+    /// Contribution to a checksum.
     #[inline]
     pub(crate) fn sum(self) -> u32 {
         checksum::sum(&self.to_bytes())

@@ -56,7 +56,7 @@ impl FrameFilter {
     }
 }
 
-/// Which packets of a flow the filter accepts.
+/// The packets of a flow that the filter accepts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FlowMatch {
     All,
@@ -186,7 +186,7 @@ fn key(flow: &Flow) -> ([u8; 32], u32, u16) {
     (addresses, u32::from(flow.src_port) << 16 | u32::from(flow.dst_port), flow.shape)
 }
 
-/// Sizes that stand for all.
+/// Sizes that represent all sizes.
 fn sizes(sizes: &Sizes) -> Vec<u32> {
     match sizes {
         Sizes::Weighted(list) => list.iter().map(|(size, _)| *size).collect(),

@@ -8,7 +8,7 @@
 use crate::random::Random;
 use crate::recipe::Payload;
 
-/// How many bytes random payloads begin within. A power of two.
+/// Number of bytes within which random payloads begin. A power of two.
 const STARTS: usize = 16_384;
 
 /// Bytes, and the sums of their beginnings.

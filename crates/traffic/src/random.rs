@@ -41,7 +41,7 @@ pub(crate) fn mixed(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// The number at `index` of the numbers below `end`, shuffled: each stands at one place.
+/// The number at `index` of the numbers below `end`, shuffled: each occurs once.
 ///
 /// A Feistel network of four rounds over the next even number of bits; what falls outside is sent through again, at
 /// most four times on average (Black, Rogaway, "Ciphers with arbitrary finite domains", 2002).

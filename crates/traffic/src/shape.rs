@@ -98,7 +98,6 @@ impl Shape {
     }
 }
 
-/// The IP protocol number of a transport.
 pub(crate) fn protocol(transport: Transport, version: IpVersion) -> u8 {
     match (transport, version) {
         (Transport::Udp, _) => 17,

@@ -29,7 +29,7 @@ impl NumberRanges {
         self
     }
 
-    /// How many numbers there are, at least 1.
+    /// Number of numbers, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> u64 {
         self.len

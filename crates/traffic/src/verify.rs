@@ -7,14 +7,14 @@
 //! ```
 //!
 //! A packet whose number is below the highest is reordered (RFC 4737, 3), unless it came before: then it is doubled
-//! (RFC 5560). What is further behind than the window is told apart from neither; it is counted as too late.
+//! (RFC 5560). A packet that is further behind than the window may be either; it is counted as too late.
 
 use tapline_packet::Timestamp;
 use tapline_profile::Distribution;
 
 use crate::mark::Mark;
 
-/// How far behind the highest number a packet may come and still be told apart.
+/// Distance behind the highest number up to which a packet is recognised as reordered or doubled.
 pub const WINDOW: u64 = 1 << 16;
 /// A send time so much before the arrival, or any after it, is of another clock.
 const LATENCY_MAX_NS: i64 = 60_000_000_000;
@@ -142,13 +142,13 @@ impl Stream {
         self.too_late
     }
 
-    /// How long packets took.
+    /// Latencies of packets.
     pub fn latency(&self) -> &Latency {
         &self.latency
     }
 }
 
-/// How long packets took, where the sender's clock is the receiver's.
+/// Latencies of packets, if the sender's clock is the receiver's.
 #[derive(Default)]
 pub struct Latency {
     spread: Distribution,

@@ -15,9 +15,8 @@ use crate::shape::Shape;
 pub(crate) struct Packet<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) flow: &'a Flow,
-    /// Of TCP; of the others only the payload's length.
+    /// The segment of TCP; of the others only the payload's length.
     pub(crate) segment: Segment,
-    /// The number of an echo.
     pub(crate) echo: u16,
     /// The identification of IPv4.
     pub(crate) id: u16,
@@ -137,7 +136,7 @@ impl Packet<'_> {
         }
     }
 
-    /// `carried` bytes stand behind the header.
+    /// `carried` bytes follow the header.
     #[inline]
     fn write_network(&self, header: &mut [u8], carried: usize) {
         let Packet { shape, flow, .. } = self;
@@ -176,7 +175,7 @@ pub(crate) fn write_tunnel(headers: &mut [u8], outer: usize, carried: usize, sha
     header[24..26].copy_from_slice(&(len - 20).to_be_bytes());
 }
 
-/// Writes the checksum of an IPv4 header without options anew.
+/// Writes the checksum of an IPv4 header without options again.
 pub(crate) fn write_ip_checksum(header: &mut [u8]) {
     header[10..12].fill(0);
     let checksum = checksum(u64::from(sum(&header[..20])));

@@ -40,7 +40,7 @@ pub enum Transport {
     Icmp,
 }
 
-/// How long frames are, in bytes from the Ethernet header to the end of the payload, without the frame check sequence
+/// Lengths of frames, in bytes from the Ethernet header to the end of the payload, without the frame check sequence
 /// (4 bytes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sizes {
@@ -79,7 +79,7 @@ impl Sizes {
     }
 }
 
-/// How flows take their addresses and ports from the ranges.
+/// The order in which flows take their addresses and ports from the ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressOrder {
     /// One after the other: sources first, then source ports, destinations, destination ports.
@@ -88,7 +88,7 @@ pub enum AddressOrder {
     Random,
 }
 
-/// Which flow the next packet belongs to.
+/// The flow of the next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowOrder {
     /// One after the other.
@@ -106,7 +106,7 @@ pub enum Payload {
     Counting,
     /// Bytes that the seed decides, others in each packet.
     Random,
-    /// These bytes, over and over.
+    /// The given bytes, over and over.
     Text(Vec<u8>),
 }
 
@@ -156,14 +156,14 @@ pub struct Recipe {
     pub transports: Vec<Transport>,
     /// Flows take turns at these; empty is IPv4, or what the filter asks for.
     pub versions: Vec<IpVersion>,
-    /// How long frames are.
+    /// Lengths of frames.
     pub sizes: Sizes,
-    /// How many flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None` is
-    /// one, or two where only a share of the packets is to match.
+    /// Number of flows, 1 to [`FLOWS_MAX`]: different in addresses, ports (identifiers of ICMP) or protocol. `None`
+    /// is one, or two if only a share of the packets is to match.
     pub flows: Option<u32>,
-    /// How flows take addresses and ports.
+    /// The order in which flows take addresses and ports.
     pub walk: AddressOrder,
-    /// Which flow comes next.
+    /// The order of flows.
     pub order: FlowOrder,
     /// IPv4 addresses of clients.
     pub src_v4: NumberRanges,
@@ -195,11 +195,11 @@ pub struct Recipe {
     pub payload: Payload,
     /// Data segments of a TCP connection.
     pub segments: u32,
-    /// Of TCP connections only what the client sends.
+    /// Generates only the client's side of TCP connections.
     pub is_one_way: bool,
     /// IP packets longer than this are sent in fragments no longer than this.
     pub fragment: Option<u32>,
-    /// Which share of the packets is malformed, and how.
+    /// Malformations, and the share of packets that have each.
     pub bad: Vec<(Malformation, Share)>,
     /// A filter, and which share of the packets it is to accept.
     pub matching: Option<(String, Share)>,
@@ -207,7 +207,7 @@ pub struct Recipe {
     pub count: Option<u64>,
     /// The most time between the first packet and the last, in nanoseconds, exclusive.
     pub duration_ns: Option<u64>,
-    /// How fast packets leave.
+    /// Rate of packets.
     pub rate: Rate,
     /// The gaps between packets.
     pub gaps: Gaps,

@@ -284,7 +284,7 @@ fn near(word: &str) -> String {
     }
 }
 
-/// How many letters must be changed, added or left out to make one word of the other.
+/// Edit distance: the number of letters that must be changed, added or left out to turn one word into the other.
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.chars().count()).collect();
     for a in one.chars() {
@@ -358,7 +358,7 @@ fn malformed(item: &Item, value: &str) -> Result<Vec<(Malformation, Share)>, Syn
     if sum > 1.0 + 1e-9 { Err(no_fault()) } else { Ok(list) }
 }
 
-/// A filter must be one; its own error shows where it stands in the recipe.
+/// Checks that a filter compiles; its own error shows the place in the recipe.
 fn filter(item: &Item, value: &str) -> Result<String, SyntaxError> {
     if value.trim().is_empty() {
         return Err(wrong(item, "a filter", "such as 'tcp port 80'"));

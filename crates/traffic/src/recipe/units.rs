@@ -85,7 +85,6 @@ pub(crate) fn prefix(address: IpAddr, len: u32) -> Option<NumberRanges> {
     })
 }
 
-/// An address as a number.
 pub(crate) fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u32::from(address).into(),

@@ -52,7 +52,7 @@ fn flow(frame: &[u8]) -> FiveTuple {
     headers(frame).five_tuple(frame).expect("a flow").canonical()
 }
 
-/// Checks lengths and checksums of IP, and of what it carries where that is whole.
+/// Checks lengths and checksums of IP, and of its payload if that is whole.
 fn check_ip(frame: &[u8], headers: &Headers, text: &str) {
     let l3 = headers.l3().unwrap_or_else(|| panic!("{text}: no network header in {frame:02x?}"));
     assert_eq!(headers.ip_end(), frame.len(), "{text}: IP ends where the frame does");
