@@ -21,7 +21,7 @@ use tapline_sys::{LinkControl, PauseFrames};
 use crate::Error;
 use crate::checks::ethtool_word;
 
-/// The files that changes may be about; `*` stands for one run of digits. All are of the kernel and hold one word.
+/// The files that changes may write; `*` matches one run of digits. All are files of the kernel with one word.
 pub const CHANGEABLE_FILES: [&str; 7] = [
     "/proc/sys/net/core/netdev_max_backlog",
     "/proc/sys/net/core/netdev_budget",
@@ -32,27 +32,27 @@ pub const CHANGEABLE_FILES: [&str; 7] = [
     "/sys/devices/system/cpu/cpu*/cpuidle/state*/disable",
 ];
 
-/// A setting and what it shall be.
+/// A setting and its new value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// Offloads of an interface, on or off.
     Features {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// Names in the kernel, and whether each shall be on.
         features: Vec<(String, bool)>,
     },
     /// Descriptors of an interface's receive rings.
     ReceiveRing {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// Number.
         rx: u32,
     },
     /// Pause frames of an interface.
     Pause {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
         /// Whether both ends negotiate.
         negotiated: bool,
@@ -65,7 +65,7 @@ pub enum Change {
     File {
         /// One of [`CHANGEABLE_FILES`].
         path: String,
-        /// Its word.
+        /// The word to write.
         value: String,
     },
 }
@@ -75,7 +75,7 @@ pub enum Change {
 pub struct Step {
     /// The change.
     pub change: Change,
-    /// The same setting as it was.
+    /// The setting with its previous value.
     pub before: Change,
 }
 
@@ -101,7 +101,7 @@ impl Change {
         }
     }
 
-    /// The same setting as it is now.
+    /// Reads the present value of the setting.
     ///
     /// # Errors
     /// The kernel or driver does not give the current value.

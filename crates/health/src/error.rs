@@ -1,10 +1,10 @@
-//! Why the machine could not be looked at or changed.
+//! Reasons that the machine could not be examined or changed.
 
 use std::io;
 
 use tapline_sys::SyscallError;
 
-/// Why the machine could not be looked at or changed.
+/// The reason that the machine could not be examined or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,7 +24,7 @@ pub enum Error {
     NoSuchNamespace {
         /// The request.
         name: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The namespace is there, but we may not enter it.
@@ -50,7 +50,7 @@ pub enum Error {
     File {
         /// Where.
         path: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The kernel took a change and did nothing.
@@ -76,7 +76,7 @@ pub enum Error {
     /// The interface of a change bears another name now.
     #[error("it is called {name} now; give it its name back, then: tapline doctor --undo")]
     Renamed {
-        /// Its name now.
+        /// The present name.
         name: String,
     },
     /// No directory takes a journal.
@@ -94,7 +94,7 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A record of a change that is none of those this program makes.

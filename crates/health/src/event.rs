@@ -1,4 +1,4 @@
-//! Changes made and put back, told one by one while it happens.
+//! Changes made and put back, reported one by one as they happen.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ pub enum Event {
     Made(Step),
     /// A change was not made.
     NotMade {
-        /// Why, with the name of the setting.
+        /// The reason, with the name of the setting.
         why: String,
     },
     /// The setting is as before again.
@@ -29,7 +29,7 @@ pub enum Event {
     NotPutBack {
         /// The setting as it was; `None` where the error names it.
         before: Option<Change>,
-        /// Why.
+        /// The reason.
         why: Error,
     },
     /// A journal stays, because a change of it could not be put back.

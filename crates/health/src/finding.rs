@@ -17,7 +17,7 @@ pub enum Severity {
     Note,
     /// Looked at, nothing to say against it.
     Fine,
-    /// Neither kernel nor driver tells.
+    /// Neither kernel nor driver reports the fact.
     NotTold,
 }
 
@@ -86,7 +86,7 @@ pub struct Finding {
 pub struct Remedy {
     /// A command line for a shell.
     pub command: String,
-    /// The same as changes that can be made and put back; empty if only people should do it.
+    /// The remedy as changes that can be made and put back; empty if only people should do it.
     pub changes: Vec<Change>,
     /// Whether the link may stop for a moment.
     pub interrupts_link: bool,
@@ -98,12 +98,11 @@ impl Finding {
         self.remedy.as_ref().is_some_and(|mend| !mend.changes.is_empty())
     }
 
-    /// Of the whole machine.
+    /// A finding about the whole machine.
     pub(crate) fn machine(severity: Severity, text: impl Into<String>) -> Finding {
         Finding { severity, interface: None, text: text.into(), evidence: Vec::new(), remedy: None }
     }
 
-    /// Of one interface.
     pub(crate) fn on(interface: &str, severity: Severity, text: impl Into<String>) -> Finding {
         Finding { interface: Some(interface.to_owned()), ..Finding::machine(severity, text) }
     }

@@ -5,8 +5,8 @@
 //! Fixer::undo_all  last first: put back what no other program has changed since --> remove the journal
 //! ```
 //!
-//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is told and
-//! left out. A change that cannot be put back keeps its journal, for the next run to tell.
+//! A setting that the driver takes otherwise than asked is put back at once. A change that cannot be made is reported
+//! and left out. A change that cannot be put back keeps its journal, so that the next run reports it.
 
 use tapline_sys::NetNs;
 
@@ -20,9 +20,9 @@ pub enum Attempt {
     Made(Step),
     /// The change was not made.
     NotMade {
-        /// The change, or the command that stands for several.
+        /// The change, or the command that covers several changes.
         what: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -158,7 +158,7 @@ impl Drop for Fixer {
     }
 }
 
-/// Puts one step back and tells it. Gives whether nothing of the step is left to do.
+/// Puts one step back and reports it. Returns whether nothing of the step is left to do.
 pub(crate) fn undo_all(namespace: Option<&NetNs>, entry: &Entry, tell: fn(&Event)) -> bool {
     let undo = || match entry.owner()? {
         Owner::Same => Ok(Some(entry.undo()?)),

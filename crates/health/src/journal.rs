@@ -88,7 +88,7 @@ pub struct FoundJournal {
     pub is_running: bool,
     /// Place and time of its changes.
     pub header: Header,
-    /// Its changes, in the order in which they were made.
+    /// The changes, in the order in which they were made.
     pub entries: Vec<Entry>,
     /// The file.
     pub path: PathBuf,

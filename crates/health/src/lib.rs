@@ -7,7 +7,7 @@
 //!                                              what is so now <--Change::apply--
 //! ```
 //!
-//! [`Facts`] are data: what is not told is `None`, never a guess. Checks are small functions of facts in a table
+//! [`Facts`] are data: an unknown fact is `None`, never a guess. Checks are small functions of facts in a table
 //! ([`checks()`]), so tests can give them any machine. Only `facts` looks at the machine, only `change` changes it.
 #![forbid(unsafe_code)]
 

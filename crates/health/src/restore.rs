@@ -19,7 +19,7 @@ pub struct Restored {
 
 /// The network namespace of a journal.
 enum JournalNamespace {
-    /// That of the process.
+    /// The namespace of the process.
     Here,
     /// Another one.
     There(NetNs),

@@ -31,7 +31,7 @@ pub(super) const CHECKS: [Check; 3] = [
 const FAST: [&str; 6] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource", "timebase"];
 const SOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
-/// More than this is no time to compare with others.
+/// From this error on, times cannot be compared with others.
 const ERROR_MAX_US: u64 = 100_000;
 
 fn clock_source(facts: &Facts) -> Vec<Finding> {

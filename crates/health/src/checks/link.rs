@@ -1,4 +1,4 @@
-//! The link, and what stands on it.
+//! The link, and the interfaces on top of it.
 
 use super::{Check, Run};
 use crate::scope::quoted;
@@ -43,7 +43,6 @@ pub(super) const CHECKS: [Check; 5] = [
     },
 ];
 
-/// The MTU of Ethernet.
 const ETHERNET_MTU: u32 = 1500;
 
 fn link(interface: &Interface, facts: &Facts) -> Vec<Finding> {

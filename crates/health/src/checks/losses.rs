@@ -53,7 +53,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
 ];
 
-/// More than this share of packets is no accident of long ago.
+/// From this share of lost packets on, the loss is more than an old accident.
 const SHARE: f64 = 1e-6;
 /// Rounds that ended early, of packets: each is a wait of some microseconds.
 const SQUEEZED_SHARE: f64 = 1e-4;

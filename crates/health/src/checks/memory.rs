@@ -58,7 +58,7 @@ pub(super) const CHECKS: [Check; 7] = [
     },
 ];
 
-/// Memory that should be left beside the rings, in rings.
+/// Memory that should remain free, in rings.
 const RINGS_OF_ROOM: u64 = 4;
 /// A UMEM of the size that this program and others ask for.
 const UMEM_LEN: u64 = 64 << 20;

@@ -1,11 +1,10 @@
-//! The table of checks. Each is a small function of facts; what it found may be several findings, or none where it does
-//! not apply.
+//! The table of checks. Each is a small function of facts; it returns several findings, or none if it does not apply.
 //!
 //! | file | checks |
 //! |---|---|
 //! | `offload` | packets merged, cut, stripped or left unfinished by the adapter |
 //! | `queues` | rings, moderation, pause frames; how packets spread over queues and processors |
-//! | `link` | carrier, speed, size, what stands on the interface |
+//! | `link` | carrier, speed, size, interfaces on top of the interface |
 //! | `losses` | counters of loss so far |
 //! | `rivals` | other packet sockets, XDP programs, the driver's abilities |
 //! | `clock` | clock source, synchronisation, counter |
@@ -30,11 +29,11 @@ pub(crate) use offload::ethtool_word;
 /// A check of the facts.
 #[derive(Debug)]
 pub struct Check {
-    /// Its name, for machines.
+    /// Name for machines.
     pub name: &'static str,
     /// Subject of the check.
     pub subject: &'static str,
-    /// Why it matters, in a sentence.
+    /// Reason that it matters, in a sentence.
     pub why: &'static str,
     /// The source of this knowledge.
     pub source: &'static str,

@@ -1,4 +1,4 @@
-//! Rings, queues, interrupts: what stands between the wire and the processor.
+//! Rings, queues, interrupts: everything between the wire and the processor.
 //!
 //! ```text
 //! wire --> hash of addresses and ports --> table --> queue: ring of descriptors --> interrupt --> processor --> (RPS) another processor
@@ -234,7 +234,7 @@ fn hash_symmetry(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     vec![finding.with_remedy(facts.scope.within(&command))]
 }
 
-/// Whether both directions of a connection have one hash; `None` if the driver does not tell enough to say.
+/// Whether both directions of a connection have one hash; `None` if the driver reports too little to decide.
 fn symmetry(hash: &ReceiveHash) -> Option<bool> {
     match hash.function {
         _ if hash.transform & SYMMETRIC_TRANSFORMS != 0 => Some(true),

@@ -12,7 +12,7 @@ pub(super) const CHECKS: [Check; 1] = [Check {
     run: Run::Machine(rights),
 }];
 
-/// Each right and what it is for.
+/// Each right and its purpose.
 const NEEDED: [(Capability, &str); 5] = [
     (Capability::NetRaw, "captures"),
     (Capability::NetAdmin, "--fix, AF_XDP, time stamps of the adapter"),

@@ -27,7 +27,7 @@ const REASON_ARGUMENT: i16 = 16;
 pub enum Drops {
     /// Packets by reason, most first.
     Counted(Vec<(String, u64)>),
-    /// The kernel was not asked, or does not tell, and why.
+    /// The kernel was not asked, or does not report drops, with the reason.
     NotTold(String),
 }
 

@@ -1,4 +1,4 @@
-//! One interface: what driver, kernel and /sys tell of it. Whatever they do not tell is `None`.
+//! One interface: the facts from driver, kernel and /sys. Facts that they do not give are `None`.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ const QUEUES_MAX: usize = 1024;
 pub struct Interface {
     /// Attributes by rtnetlink.
     pub link: Link,
-    /// Whether it has IP addresses: then this host talks there, and it is no mere monitor port.
+    /// Whether it has IP addresses: then this host talks there, and it is more than a monitor port.
     pub has_addresses: bool,
     /// The bridge or bond that it is a port of.
     pub controller: Option<Link>,
@@ -33,7 +33,7 @@ pub struct Interface {
     pub upper_devices: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
-    /// Its offloads.
+    /// Offloads of the interface.
     pub features: Option<Vec<Offload>>,
     /// Descriptors.
     pub rings: Option<RingSizes>,
@@ -45,7 +45,7 @@ pub struct Interface {
     pub pause: Option<PauseFrames>,
     /// Receive-side scaling: the hash that spreads packets over queues.
     pub hash: Option<ReceiveHash>,
-    /// Fields that are hashed (`RXH_*`), for flows whose fields are told.
+    /// Fields that are hashed (`RXH_*`), for flows whose fields are known.
     pub hash_fields: Vec<(HashFields, u64)>,
     /// Speed and duplex.
     pub mode: Option<LinkMode>,
@@ -65,14 +65,14 @@ pub struct Interface {
     pub rps_masks: Option<Vec<String>>,
     /// The memory node of the adapter.
     pub node: Option<u32>,
-    /// Its interrupts.
+    /// Interrupts of the interface.
     pub irqs: Option<Vec<Irq>>,
 }
 
 /// A counter that grows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counter {
-    /// Its name.
+    /// Name of the process.
     pub name: String,
     /// Since the interface was made, or the driver loaded.
     pub value: u64,
@@ -91,14 +91,14 @@ pub struct PacketSocket {
     pub uid: u32,
     /// Bytes of its ring.
     pub ring_len: Option<u64>,
-    /// Its fanout group and mode.
+    /// Fanout group and mode of the socket.
     pub fanout: Option<(u16, u8)>,
 }
 
 /// An interrupt of an adapter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Irq {
-    /// Its number.
+    /// Number of the queue.
     pub number: u32,
     /// Controller and device, as the driver names it.
     pub device: String,
@@ -109,12 +109,12 @@ pub struct Irq {
 }
 
 impl Interface {
-    /// Its name.
+    /// Name of the interface.
     pub fn name(&self) -> &str {
         &self.link.name
     }
 
-    /// Queues that receive; `None` if not told.
+    /// Queues that receive; `None` if unknown.
     pub fn receive_queues(&self) -> Option<u32> {
         self.channels.map(|channels| channels.receive_queues()).filter(|queues| *queues > 0)
     }

@@ -35,17 +35,17 @@ const IDLE_STATES_MAX: usize = 10;
 pub struct Machine {
     /// Seconds since its start.
     pub uptime_s: Option<f64>,
-    /// Its processors that run.
+    /// Online processors.
     pub cpus: Option<Vec<u32>>,
-    /// Its memory nodes.
+    /// Memory nodes.
     pub nodes: Option<Vec<NumaNode>>,
     /// Receive work of each processor.
     pub softnet: Option<Vec<SoftnetCpu>>,
-    /// The same, grown while we watched.
+    /// Growth of the counters while the machine was watched.
     pub softnet_growth: Option<Vec<SoftnetCpu>>,
     /// Processor time.
     pub times: Option<CpuTicks>,
-    /// The same, grown while we watched.
+    /// Growth of the times while the machine was watched.
     pub times_growth: Option<CpuTicks>,
     /// Whether a hypervisor runs it.
     pub is_virtual: Option<bool>,
@@ -65,7 +65,7 @@ pub struct Machine {
     pub vulnerabilities: Vec<(String, String)>,
     /// Settings of the kernel by their path under /proc/sys.
     pub settings: BTreeMap<String, String>,
-    /// The limit of locked memory in bytes; `None` if not told, `u64::MAX` for none.
+    /// The limit of locked memory in bytes; `None` if unknown, `u64::MAX` for no limit.
     pub memory_lock_max: Option<u64>,
     /// Memory.
     pub memory: Option<Memory>,
@@ -144,7 +144,7 @@ impl Machine {
         self.settings.get(path)?.parse().ok()
     }
 
-    /// Whether a right over the machine is in effect; `None` if that is not told.
+    /// Whether a right over the machine is in effect; `None` if unknown.
     pub fn may(&self, capability: Capability) -> Option<bool> {
         let is_effective = self.capabilities? & 1 << capability as u32 != 0;
         Some(is_effective && !self.is_in_user_namespace?)

@@ -53,7 +53,7 @@ impl Facts {
     /// Reads everything.
     ///
     /// # Errors
-    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is
+    /// If an interface or the namespace does not exist, or the kernel lists no interfaces. Other unknown facts are
     /// `None`.
     pub fn gather(request: &Request) -> Result<Facts, Error> {
         let machine = Machine::read();
@@ -126,7 +126,7 @@ fn wanted<'a>(request: &Request, links: &'a [Link]) -> Result<Vec<&'a Link>, Err
     request.interfaces.iter().map(find).collect()
 }
 
-/// VLAN devices and the like name what they stand on; the two ends of a veth name each other.
+/// VLAN devices and the like name the interface below them; the two ends of a veth name each other.
 fn stands_on(other: &Link, link: &Link) -> bool {
     let is_port = other.index != link.index && link.index != 0 && other.controller == Some(link.index);
     let is_above = other.peer == Some(link.index) && !other.kind.is_empty() && other.kind != "veth";

@@ -1,4 +1,4 @@
-//! Processors and interrupts, as texts of the kernel tell.
+//! Processors and interrupts, from texts of the kernel.
 //!
 //! ```text
 //! /sys/.../online            list := range,...   range := N | N-N
@@ -39,7 +39,7 @@ pub struct CpuTicks {
 /// A numbered line of /proc/interrupts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interrupt {
-    /// Its number.
+    /// Number of the processor.
     pub number: u32,
     /// Occurrences by processor, in the order of the columns.
     pub counts: Vec<u64>,
@@ -50,9 +50,9 @@ pub struct Interrupt {
 /// A memory node and its processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NumaNode {
-    /// Its number.
+    /// Number of the interrupt.
     pub number: u32,
-    /// Its processors.
+    /// Processors of the node.
     pub cpus: Vec<u32>,
 }
 
