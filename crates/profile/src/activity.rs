@@ -35,7 +35,7 @@ impl Activity {
 
 /// Activity between two readings of one process: running stages in their order, then ended ones.
 ///
-/// Workers are added. A slot that was given to something else in between counts for what it is now.
+/// Adds up workers. A slot that was reused for something else in between counts for its present use.
 pub fn activities(now: &[Snapshot], earlier: &[Snapshot]) -> Vec<Activity> {
     let of_state = |state: State| -> Vec<Snapshot> {
         now.iter().filter(|snapshot| snapshot.state == state).cloned().collect()
@@ -68,7 +68,7 @@ fn of_one_state(now: &[Snapshot], earlier: &[Snapshot]) -> Vec<Activity> {
         .collect()
 }
 
-/// The same counters at another time.
+/// Whether both snapshots are of the same counters.
 fn is_same(now: &Snapshot, before: &Snapshot) -> bool {
     is_instance(now, before)
         && (now.worker, now.generation, now.since_ns) == (before.worker, before.generation, before.since_ns)

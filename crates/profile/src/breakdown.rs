@@ -1,4 +1,4 @@
-//! Cost of a packet by component, beside the measured total: the table of a profile.
+//! Cost of a packet by component, compared with the measured total: the table of a profile.
 //!
 //! ```text
 //! total        measured by itself: cycles of the processors, over packets
@@ -188,8 +188,8 @@ pub fn compare(before: &Breakdown, after: &Breakdown) -> String {
     text
 }
 
-/// The names of all components: the order of the first run, and what only later ones have after what stands before it
-/// there.
+/// The names of all components: the order of the first run; components that only later runs have follow their
+/// predecessor there.
 pub fn component_names<'a>(runs: &[&'a Breakdown]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {

@@ -21,8 +21,8 @@ use tapline_sys::{clock, tsc};
 /// Length of the frequency's measurement: with an uncertainty of about 50 ns at both ends these are 10 parts in a
 /// million.
 const CALIBRATION: Duration = Duration::from_millis(10);
-/// Beyond this a frequency that was told is not believed: crystals are within 100 parts in a million, and both clocks
-/// come from one.
+/// A reported frequency that differs by more than this is not believed: crystals are within 100 parts in a million,
+/// and both clocks come from one.
 const TOLD_ERROR_PPM: f64 = 1000.0;
 /// Readings of which the one with the least uncertainty is taken.
 const READINGS: usize = 16;
@@ -66,7 +66,7 @@ impl Clock {
         CLOCK.get_or_init(Clock::measure)
     }
 
-    /// The clock, measured anew.
+    /// Measures the clock.
     pub fn measure() -> Clock {
         let (kind, reason) = choose(&Platform::read());
         let (frequency_hz, frequency_source, error_ppm) = match kind {
@@ -89,7 +89,7 @@ impl Clock {
         self.kind
     }
 
-    /// Why this clock, in words.
+    /// The reason for the choice of this clock, in words.
     pub fn reason(&self) -> &str {
         &self.reason
     }

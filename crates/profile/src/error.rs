@@ -39,7 +39,7 @@ pub enum Error {
         /// The call.
         source: SyscallError,
     },
-    /// A file that is no file of meters, or not of this version or machine.
+    /// The file is not a file of meters, or not of this version or machine.
     #[error("{} cannot be read as meters: {reason}", .path.display())]
     Foreign {
         /// The file.

@@ -11,7 +11,7 @@
 
 /// Buckets of a histogram.
 pub const BUCKETS: usize = 82;
-/// Bits of the fraction that tell buckets apart.
+/// Bits of the fraction that distinguish buckets.
 const STEP_BITS: u32 = 2;
 /// The bits of 1.0, of which a bucket has what is left: sign, exponent, steps.
 const ONE: i32 = (127 << STEP_BITS) - 1;

@@ -32,7 +32,7 @@ pub struct KernelCounters {
 /// An interrupt, over all processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
-    /// Its number or name: `24`, `LOC`.
+    /// Number or name of the interrupt: `24`, `LOC`.
     pub label: String,
     /// Number of occurrences.
     pub count: u64,

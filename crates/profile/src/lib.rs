@@ -8,9 +8,9 @@
 //! others   Reader::list(), Reader::open(path).snapshot() ──► Snapshot: merge, since, percentile, to_json
 //! ```
 //!
-//! The file is described in `docs/format/meters.md`, what the measuring costs in `docs/costs.md`. Beside meters there
-//! are [`Clock`], which they are measured with, [`Stamp`], which gives packets their times, [`KernelCounters`] for what
-//! is spent before packets reach us, and [`Breakdown`], which puts all of it into one table or picture.
+//! `docs/format/meters.md` describes the file, `docs/costs.md` the cost of measuring. The crate also has [`Clock`],
+//! which meters use, [`Stamp`], which gives packets their times, [`KernelCounters`] for the cost before packets reach
+//! us, and [`Breakdown`], which puts all of it into one table or picture.
 #![forbid(unsafe_code)]
 
 mod activity;

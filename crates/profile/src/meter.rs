@@ -25,11 +25,11 @@ pub struct Cost {
     pub cycles: u64,
     /// Packets selected when the stage got the batch.
     pub packets_in: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the packets in, on the wire.
     pub bytes_in: u64,
     /// Packets that left, over all outputs.
     pub packets_out: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the packets out, on the wire.
     pub bytes_out: u64,
 }
 
@@ -62,7 +62,7 @@ impl Meter {
     }
 
     /// A further counter under this name, of at most 16 bytes: the one that has it, or a new one. `None` if there are
-    /// [`EXTRAS_MAX`] others. An empty name is no name.
+    /// [`EXTRAS_MAX`] others, or the name is empty.
     pub fn extra(&self, name: &str) -> Option<Extra> {
         let wanted: [u64; slot::EXTRA_NAME_WORDS] = words_of(name);
         if wanted[0] == 0 {

@@ -1,4 +1,4 @@
-//! The name of a meter: what stays the same when its process is started anew.
+//! The name of a meter, which stays the same when its process restarts.
 //!
 //! ```text
 //! probe -i eth0 --view host 10.0.0.1      probe eth0          the command and its sources
@@ -9,7 +9,7 @@
 const NAME_MAX: usize = 96;
 /// Options whose value is a source, or says where it is.
 const SOURCES: [&str; 5] = ["-i", "--interface", "--netns", "--container", "--name"];
-/// Options whose value is not part of the name, and the word that stands for it: names become labels of metrics, which
+/// Options whose value is not part of the name, and the word that replaces it: names become labels of metrics, which
 /// have neither addresses nor files.
 const OTHERS: [(&str, &str); 3] = [("-r", "file"), ("--read", "file"), ("--listen", "listen")];
 
@@ -68,7 +68,7 @@ fn sources_of_words(rest: &str) -> Vec<String> {
     sources
 }
 
-/// A word that may stand in a label: names of interfaces, addresses of sockets.
+/// A word that is allowed in a label: names of interfaces, addresses of sockets.
 fn word_of(word: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-:/@*?[],+%".contains(&byte);
     let is_word = (1..=64).contains(&word.len()) && word.bytes().all(is_plain);

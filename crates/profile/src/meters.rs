@@ -53,7 +53,7 @@ struct SharedFile {
     owner: u32,
 }
 
-/// Which slots are in use. Numbers from [`SLOTS_MAX`] on are in `spare`.
+/// The slots in use. Numbers from [`SLOTS_MAX`] on are in `spare`.
 #[derive(Debug, Default)]
 struct Slots {
     used: usize,
@@ -86,7 +86,7 @@ impl Meters {
         Meters::in_memory(Some(Error::NoFolder { tried }))
     }
 
-    /// Likewise in this folder, which is made if it is not there.
+    /// Creates the file in the given folder, which is made if it does not exist.
     ///
     /// # Errors
     /// The first step that failed.
@@ -109,7 +109,7 @@ impl Meters {
         self.inner.file.as_ref().map(|file| file.path.as_path())
     }
 
-    /// Why there is no file although one was wanted.
+    /// The reason that there is no file although one was requested.
     pub fn reason(&self) -> Option<&Error> {
         self.inner.reason.as_ref()
     }
@@ -120,7 +120,7 @@ impl Meters {
         self.inner.lock().spare.len()
     }
 
-    /// Counters for a stage: what it is called, what it is, on which worker. Names are cut to 64 bytes, classes to 24.
+    /// Counters for a stage: its name, its class, its worker. Names are cut to 64 bytes, classes to 24.
     pub fn slot(&self, name: &str, class: &str, worker: u16) -> Meter {
         self.slot_of(Kind::Stage, name, class, worker)
     }

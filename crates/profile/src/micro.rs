@@ -60,7 +60,7 @@ impl<'a> Task<'a> {
 pub struct TaskReport {
     /// The task.
     pub name: String,
-    /// Of what the cost is: `packet`, `byte`, `call`.
+    /// Unit of the cost: `packet`, `byte`, `call`.
     pub unit: &'static str,
     /// Ticks of the [`Clock`], the median of all runs.
     pub cycles: f64,
@@ -77,7 +77,7 @@ pub struct TaskReport {
 /// Measures all tasks, each `runs` times.
 ///
 /// # Errors
-/// [`Error::Work`] if a task did not do what it was to do.
+/// [`Error::Work`] if a task did not do its work.
 pub fn measure_tasks(tasks: &mut [Task<'_>], runs: usize) -> Result<Vec<TaskReport>, Error> {
     let clock = Clock::get();
     let mut costs: Vec<Vec<f64>> = vec![Vec::with_capacity(runs); tasks.len()];

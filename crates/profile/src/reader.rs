@@ -23,9 +23,9 @@ use crate::snapshot::Snapshot;
 /// A process that counts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
-    /// Its file of meters.
+    /// Path of the file of meters.
     pub path: PathBuf,
-    /// Its number.
+    /// Process identifier.
     pub pid: u32,
     /// Command line of the process.
     pub title: String,
@@ -55,7 +55,7 @@ impl Reader {
         place::run_folders().iter().flat_map(list).collect()
     }
 
-    /// Likewise in one folder.
+    /// Lists the processes in one folder.
     pub fn list_in(folder: &Path) -> Vec<Process> {
         list(&RunFolder::of(folder))
     }

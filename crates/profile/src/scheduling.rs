@@ -18,7 +18,7 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// Of the calling thread; `None` where the kernel does not say (`CONFIG_SCHED_INFO`).
+    /// Scheduling of the calling thread; `None` if the kernel does not report it (`CONFIG_SCHED_INFO`).
     pub fn of_thread() -> Option<Scheduling> {
         parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
     }

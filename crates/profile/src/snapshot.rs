@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use crate::histogram::Histogram;
 use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, State, Tag, slot, text_of};
 
-/// Value of a further counter that stands for a number which cannot be known.
+/// Value of a further counter that means that the number cannot be known.
 pub const UNKNOWN: u64 = u64::MAX;
 
 /// The counters of one stage, source, sink or interface at one moment.
@@ -47,7 +47,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Decodes the words of a slot; `None` if they are no valid slot.
+    /// Decodes the words of a slot; `None` if they are not a valid slot.
     pub(crate) fn of_words(words: &[u64; SLOT_WORDS]) -> Option<Snapshot> {
         let tag = Tag::of_word(words[slot::TAG])?;
         let text = |range: std::ops::Range<usize>| text_of(words[range].iter().copied());

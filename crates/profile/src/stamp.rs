@@ -85,7 +85,7 @@ impl fmt::Display for StampMode {
     }
 }
 
-/// A name that is no [`StampMode`].
+/// The name is not a [`StampMode`].
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no time stamp mode {0:?}; there are kernel, tsc, tsc-sync and batch")]
 pub struct UnknownStampMode(pub String);
@@ -160,7 +160,7 @@ struct Line {
     /// Nanoseconds a tick, with 32 bits behind the point, for the first `bend` ticks.
     rate: u64,
     bend: i64,
-    /// Likewise from there on.
+    /// Rate from there on.
     rate_after: u64,
 }
 

@@ -35,7 +35,7 @@ pub struct StampReport {
     pub mode: StampMode,
     /// Ticks of the [`Clock`] for each packet, in batches of 256; the median.
     pub ticks_per_packet: f64,
-    /// The same in nanoseconds.
+    /// Cost of a packet in nanoseconds.
     pub ns_per_packet: f64,
     /// Against CLOCK_REALTIME; `None` for `kernel`, whose times come with packets.
     pub error: Option<StampError>,

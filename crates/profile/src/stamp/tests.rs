@@ -10,7 +10,7 @@ use super::*;
 const SECOND: i64 = 1_000_000_000;
 const HOUR: i64 = 3600 * SECOND;
 
-/// Clocks that stand still until they are told to go on.
+/// Clocks that stop until the test advances them.
 #[derive(Clone)]
 struct Fake(Rc<RefCell<State>>);
 
