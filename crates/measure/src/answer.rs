@@ -14,7 +14,7 @@ use std::io::{ErrorKind, Read};
 pub struct Answer {
     /// Number.
     pub packets: u64,
-    /// Of the captured bytes of all.
+    /// Digest of the captured bytes of all packets.
     pub digest: u64,
 }
 

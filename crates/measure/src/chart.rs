@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 
-/// Colours that the colour-blind can tell apart (Okabe and Ito).
+/// Colours that the colour-blind can distinguish (Okabe and Ito).
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),
@@ -17,7 +17,6 @@ const COLOURS: [RGBColor; 8] = [
 /// Height of letters, in pixels.
 pub(crate) const FONT_HEIGHT: i32 = 13;
 
-/// The colour of the series with this number.
 pub(crate) fn colour(series: usize) -> RGBColor {
     COLOURS[series % COLOURS.len()]
 }

@@ -1,5 +1,5 @@
-//! Processor time of other processes and of the kernel's threads, as `schedstat` of proc(5) tells it: nanoseconds on a
-//! processor first.
+//! Processor time of other processes and of the kernel's threads, as `schedstat` of proc(5) reports it: nanoseconds
+//! on a processor first.
 
 use std::fs;
 use std::path::Path;

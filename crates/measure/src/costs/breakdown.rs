@@ -84,8 +84,8 @@ pub(super) fn packets(measured: &Measured) -> u64 {
     measured.offered.filter(|offered| *offered > delivered).unwrap_or(delivered)
 }
 
-/// Softirq time of the packets that came, at what a packet took before there was a tap; `None` if too little came by
-/// then to tell.
+/// Softirq time of the packets that came, at the cost of a packet before there was a tap; `None` if too few came by
+/// then.
 fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     let before = measured.baseline.as_ref()?;
     let (packets, packets_before) = (measured.kernel.softnet?.processed, before.softnet?.processed);
@@ -97,9 +97,9 @@ fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     (!times.softirq.is_zero()).then_some(network)
 }
 
-/// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no
-/// part of it: each time that it got the processor, it is taken to have waited equally long. Whatever that comes to,
-/// the thread ran as long as the kernel says.
+/// The share of the engine thread's awake time in which another thread had the processor. Delays at wake-ups are not
+/// part of it: each time that it got the processor, it is taken to have waited equally long. In any case, the thread
+/// ran as long as the kernel says.
 pub(super) fn delayed_share(measured: &Measured) -> f64 {
     let awake = measured.ticks as f64 / measured.frequency_hz;
     let switches = &measured.spent.switches;

@@ -21,7 +21,7 @@ pub struct Facts {
     system_seconds: f64,
     /// The engine's thread was ready, and another one ran.
     delayed_seconds: Option<f64>,
-    /// Of that, what is taken off from timed components, as a share of each.
+    /// The part of it that is taken off from timed components, as a share of each.
     delayed_share: f64,
     waits: u64,
     preempted: u64,
@@ -40,7 +40,7 @@ struct ProcessFacts {
     unexplained_cycles: f64,
 }
 
-/// Of the whole machine.
+/// Facts about the whole machine.
 #[derive(Debug, Serialize)]
 struct KernelFacts {
     interrupts: Option<u64>,
@@ -49,7 +49,7 @@ struct KernelFacts {
     packets_per_softirq: Option<f64>,
     interrupt_seconds: Option<f64>,
     softirq_seconds: Option<f64>,
-    /// Runs of the filter in the kernel, where it tells.
+    /// Runs of the filter in the kernel, if it reports them.
     filter_runs: Option<u64>,
     filter_seconds: Option<f64>,
 }

@@ -79,7 +79,7 @@ pub struct ResourceUsage {
     pub wall: Duration,
     /// Processor time of all threads.
     pub cpu: Duration,
-    /// The same in user and kernel mode.
+    /// The time in user and kernel mode.
     pub by_mode: CpuTime,
     /// Context switches of all threads.
     pub switches: SchedulerCounts,
@@ -130,7 +130,8 @@ impl PreparedRun {
         StartedRun { watch: self, kernel: KernelCounters::read(), process: Resources::now() }
     }
 
-    /// Packets that the devices have received and sent; `None` if a device is a pattern, or the kernel does not tell.
+    /// Packets that the devices have received and sent; `None` if a device is a pattern, or the kernel does not
+    /// report them.
     fn interface_packets(&self) -> Option<u64> {
         let links = || RouteSocket::open().and_then(|mut socket| socket.links());
         let links = match &self.netns {
@@ -189,8 +190,8 @@ impl StartedRun {
 impl FinishedRun {
     /// Packets on the interfaces while the sources were open, of which `captured` came to the tap.
     ///
-    /// A tap takes packets from the moment at which it is bound, which lies between two readings of the counters: of
-    /// the packets between these readings those count that were captured.
+    /// A tap takes packets from the moment at which it is bound, which is between two readings of the counters: of
+    /// the packets between these readings only the captured ones count.
     fn offered(&self, captured: u64) -> Option<u64> {
         let since = |start: Option<u64>| Some(self.ended?.saturating_sub(start?));
         let (least, most) = (since(self.watch.opened)?, since(self.watch.before_opening)?);

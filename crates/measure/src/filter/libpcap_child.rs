@@ -25,7 +25,7 @@ const RUNS_ENV: &str = "TAPLINE_BENCH_PEER";
 /// First word of each line that the child writes; other lines of its output are ignored.
 const MARK: &str = "peer";
 
-/// How compiling a filter with libpcap ended.
+/// The outcome of compiling a filter with libpcap.
 #[derive(Debug)]
 pub(crate) enum LibpcapCompile {
     /// libpcap is not installed, or refused the text.
@@ -110,7 +110,7 @@ pub fn answered() -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Starts `child` with `text` as its input, kills it after `limit`, and parses what it wrote until then.
+/// Starts `child` with `text` as its input, kills it after `limit`, and parses its output up to then.
 fn run_child(mut child: Command, text: &str, limit: Duration) -> anyhow::Result<LibpcapCompile> {
     let mut child = child
         .stdin(Stdio::piped())
@@ -173,7 +173,7 @@ mod tests {
     /// A time limit that is never reached.
     const LONG: Duration = Duration::from_secs(3600);
 
-    /// A command that stands in for the child.
+    /// A command that replaces the child.
     fn stub(program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments);

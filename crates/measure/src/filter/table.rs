@@ -12,7 +12,7 @@ use super::{EngineCosts, Subject};
 use crate::filters::Filter;
 use std::time::Duration;
 
-/// How long the time stamp counter is compared with the clock: gives its rate to four digits.
+/// Duration of the comparison of the time stamp counter with the clock: it gives the rate to four digits.
 const CALIBRATION: Duration = Duration::from_millis(50);
 
 /// Costs below this, in nanoseconds, are noise: no ratio is printed for them.

@@ -1,4 +1,4 @@
-//! Small things that everything is made of, measured now: Table 1 of FFPF (OSDI'04), in today's cycles beside its own.
+//! Small operations that everything is made of: Table 1 of FFPF (OSDI'04), with today's cycles next to its own.
 //!
 //! ```text
 //! call      a filter, a packet a call           store    an index entry, 64, 512, 1500 bytes

@@ -22,7 +22,7 @@ pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// That the set finds what is there was seen before, so finding nothing means that nothing is there.
+/// An earlier step saw that the set finds present patterns, so finding nothing means that nothing is there.
 fn miss(count: usize) -> anyhow::Result<Task<'static>> {
     let workload = Workload::new(count, Traffic::Miss, PAYLOADS, false);
     let set = Patterns::new(workload.patterns.clone())?;

@@ -24,7 +24,7 @@ struct Pair {
     other: Option<JoinHandle<()>>,
 }
 
-/// Half of the way there and back, by the clock: until the other thread runs, not what it costs this one.
+/// Half of the round trip, by the clock: until the other thread runs, not the cost for this one.
 pub(super) fn task() -> anyhow::Result<Task<'static>> {
     let pair = Pair::new()?;
     let mut poller = Poller::new();

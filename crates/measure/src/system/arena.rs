@@ -25,7 +25,7 @@ const GLANCE: Duration = Duration::from_millis(10);
 /// Time limit for the kernel's thread of an interface.
 const THREAD_MAX: Duration = Duration::from_secs(2);
 
-/// Which core does what.
+/// The core of each part.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Cores {
     /// The generator's.
@@ -54,7 +54,7 @@ pub struct Arena {
     near: u32,
     far: u32,
     thread: Option<u32>,
-    /// Which core does what.
+    /// The core of each part.
     pub cores: Cores,
 }
 

@@ -139,7 +139,7 @@ fn picture(page: &mut String, bars: &Bars) -> Result<()> {
     Ok(())
 }
 
-/// Parameters that differ between cases of one workload, besides the program.
+/// Parameters that differ between cases of one workload, in addition to the program.
 fn label(case: &Case, all: &[&Case]) -> String {
     let differs = |same: &dyn Fn(&Case) -> bool| all.iter().any(|other| !same(other));
     let mut parts = Vec::new();

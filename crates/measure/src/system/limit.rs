@@ -21,7 +21,7 @@ const RATE_MIN: f64 = 100.0;
 pub struct RateTrial {
     /// Packets a second; `None` is as fast as it goes.
     pub asked: Option<u64>,
-    /// Their outcome.
+    /// Outcome of the trials.
     pub outcome: TrialOutcome,
 }
 
@@ -64,7 +64,7 @@ pub fn find(
     Ok(Limit { rate, is_generators: rate >= generators * NEAR, probes })
 }
 
-/// `probe` says whether a rate was borne, what it was, and whether there may be more probes.
+/// `probe` returns whether a rate was borne, what it was, and whether there may be more probes.
 fn search(resolution: f64, probe: &mut impl FnMut(Option<u64>) -> Result<(bool, f64, bool)>) -> Result<f64> {
     // A flood that loses nothing was held by flow control to what the receiver can take: that is the limit.
     let (is_borne, top, _) = probe(None)?;

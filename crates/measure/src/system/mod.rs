@@ -1,4 +1,4 @@
-//! `tapline bench`: the capture performance of this machine, measured end to end, with other programs beside Tapline.
+//! `tapline bench`: the capture performance of this machine, measured end to end, for Tapline and other programs.
 //!
 //! ```text
 //! workload (data) --cases--> trial: arena, generator, program --> outcome, every packet at its place
@@ -129,8 +129,8 @@ pub struct BenchArgs {
 /// Runs `tapline bench`. `is_over` says whether to come to an end.
 ///
 /// # Errors
-/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that
-/// do not balance are no error but exit status 1.
+/// If the rights or programs are missing, a workload makes no sense, or nothing could be measured. Accounts that do
+/// not balance are not an error; they give exit status 1.
 pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<ExitCode> {
     if let Some(interface) = &args.as_libpcap {
         return count_with_libpcap(args, interface, is_over);
@@ -429,7 +429,7 @@ fn count_with_libpcap(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file system that a folder lies on, by its mount point: the longest that the folder's path begins with.
+/// The file system of a folder, by its mount point: the longest that the folder's path begins with.
 fn file_system(folder: &Path) -> String {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Charts for the report: groups of bars with whiskers, as SVG that stands in the page.
+//! Charts for the report: groups of bars with whiskers, as SVG inside the page.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -8,10 +8,10 @@ use crate::chart::{colour, short};
 
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 340;
-/// Of a group's width, what its bars take.
+/// Share of a group's width that its bars take.
 const FILLED: f64 = 0.84;
 
-/// One bar: its height, and the least and most of what it stands for.
+/// One bar: its height, and the least and most of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) value: f64,

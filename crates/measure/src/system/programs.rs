@@ -72,7 +72,7 @@ impl Program {
         matches!(self, Program::Tapline | Program::TaplineXdp)
     }
 
-    /// Which program a command line runs.
+    /// The program that a command line runs.
     pub(crate) fn of_command(command: &[String]) -> Option<Program> {
         let name = Path::new(command.first()?).file_name()?.to_str()?;
         let is_xdp = command.iter().any(|argument| argument.contains("xdp:"));
@@ -98,7 +98,7 @@ impl Program {
         }
     }
 
-    /// Which version it is, by its own words.
+    /// The version that the program itself reports.
     pub(crate) fn version(self) -> Option<String> {
         let first_line = |name: &str, option: &str| {
             let output = Command::new(name).arg(option).output().ok()?;
@@ -115,7 +115,7 @@ impl Program {
         }
     }
 
-    /// Why it cannot do this, if it cannot.
+    /// The reason that it cannot do this, or `None`.
     pub(crate) fn refusal(self, case: &Case, stores: bool) -> Option<&'static str> {
         match self {
             // And to no device either: it might take that for a file of its own.
@@ -138,7 +138,7 @@ impl Program {
         }
     }
 
-    /// Its command line. `tapline` is the program that we are.
+    /// The program's command line. `tapline` is the running program.
     pub(crate) fn command(self, tapline: &Path, order: &CaptureOrder<'_>) -> Vec<String> {
         let CaptureOrder { interface, snap, filter, store, buffer } = order;
         let (snap, kib, mib) = (snap.to_string(), (buffer >> 10).to_string(), (buffer >> 20).to_string());
@@ -189,7 +189,7 @@ impl Program {
         line
     }
 
-    /// Its report: standard output and standard error.
+    /// Parses the report of the program: standard output and standard error.
     ///
     /// # Errors
     /// That its words are not understood, with them.

@@ -140,7 +140,7 @@ pub(crate) struct Goal {
     pub(crate) is_met: bool,
 }
 
-/// AF_PACKET beside tcpdump, AF_XDP beside dropping everything, of all workloads with these limits.
+/// AF_PACKET against tcpdump, AF_XDP against dropping everything, of all workloads with these limits.
 fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
     const GOALS: [(Program, Program, f64, &str); 2] = [
         (Program::Tapline, Program::Tcpdump, 1.3, "highest rate without loss, AF_PACKET beside tcpdump"),

@@ -27,7 +27,7 @@ const END_MAX: Duration = Duration::from_secs(20);
 /// Time limit for the link to become quiet.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(10);
-/// Bytes kept of what a program puts out and says: its figures stand at the end.
+/// Bytes kept of a program's standard output and standard error: its figures are at the end.
 const KEPT: usize = 64 << 10;
 
 /// The traffic.
@@ -46,12 +46,11 @@ pub struct Load<'a> {
     pub queue_timeout: Duration,
 }
 
-/// The receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) program: Program,
     pub(crate) command: Vec<String>,
-    /// Whether it has a filter, so that what it does not report may be what it did not want.
+    /// Whether it has a filter: packets that it does not report may have been filtered.
     pub(crate) is_filtered: bool,
     /// The file that it writes.
     pub(crate) file: Option<PathBuf>,
@@ -73,13 +72,13 @@ impl Receiver {
 pub struct TrialOutcome {
     /// Packets that the generator made.
     pub made: u64,
-    /// Of these, refused because the link's ring was full.
+    /// Offered packets that were refused because the link's ring was full.
     pub refused: u64,
     /// Lost on the link.
     pub lost_on_link: u64,
     /// Packets that the receiving interface counted.
     pub received: u64,
-    /// Of these, kept out by the filter.
+    /// Offered packets that the filter kept out.
     pub filtered: u64,
     /// Lost because the program's ring was full.
     pub dropped: u64,
@@ -119,7 +118,7 @@ impl TrialOutcome {
         self.captured as f64 / self.seconds.max(1e-9)
     }
 
-    /// Of the packets offered, those that were captured or kept out by the filter: the rest is lost.
+    /// Share of the offered packets that were captured or kept out by the filter: the rest is lost.
     pub fn share(&self) -> f64 {
         (self.captured + self.filtered) as f64 / self.made.max(1) as f64
     }
@@ -142,7 +141,7 @@ impl TrialOutcome {
 pub struct SendReport {
     /// Packets that it made.
     pub made: u64,
-    /// Of these, those that the link took.
+    /// Offered packets that the link took.
     pub sent: u64,
     /// Packets that the link refused because its ring was full.
     pub refused: u64,
@@ -163,7 +162,7 @@ struct Witnesses {
 /// Runs it once.
 ///
 /// # Errors
-/// If a program cannot be run or does not say what it did. What it did wrong is in the outcome.
+/// If a program cannot be run or does not report its figures. The outcome has its mistakes.
 pub(crate) fn run(
     arena: &mut Arena,
     tapline: &Path,
@@ -316,7 +315,7 @@ impl Running {
         Ok(running)
     }
 
-    /// Ends it as Ctrl-C does. Returns what it put out and what it said.
+    /// Ends it as Ctrl-C does. Returns its standard output and standard error.
     fn stop(mut self) -> Result<(String, String)> {
         interrupt(&self.child);
         wait(&mut self.child, END_MAX)?;

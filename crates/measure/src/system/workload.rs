@@ -69,17 +69,15 @@ pub(crate) enum Chart {
     Cost,
 }
 
-/// A figure of the source, to stand beside ours.
+/// A figure of the source, for comparison with ours.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Figure {
     /// The measured task.
     pub(crate) what: String,
-    /// Its value.
     pub(crate) value: String,
 }
 
-/// One workload.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Workload {
