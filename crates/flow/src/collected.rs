@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Fields of a flow that came in a record of another exporter, beside those that every flow has. A meter here knows
-/// none of them.
+/// Fields of a flow from the record of another exporter, in addition to those of every flow. A meter here knows none
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collected {
     /// The fields that the record gave. Others have no meaning in the flow, whatever their value.

@@ -86,7 +86,7 @@ pub enum Error {
         /// The most.
         max: u32,
     },
-    /// NetFlow v5 cannot tell that flows were sampled.
+    /// NetFlow v5 cannot say that flows were sampled.
     #[error("NetFlow v5 has no place for sampled flows; use --version 9 or 10, or --scale")]
     FlowSampling,
     /// A collector's address that is none.
@@ -102,7 +102,7 @@ pub enum Error {
     Open {
         /// The collector.
         collector: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// A file of Parquet cannot be made whole.
@@ -110,7 +110,7 @@ pub enum Error {
     Parquet {
         /// The file.
         file: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The library of a format refused rows.
@@ -118,7 +118,7 @@ pub enum Error {
     Encode {
         /// The format.
         format: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// A collector over TLS, and no authority that its certificate could be checked by.
@@ -131,7 +131,7 @@ pub enum Error {
     TlsFile {
         /// The file.
         file: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
     /// This build has no TLS.
@@ -145,7 +145,7 @@ pub enum Error {
     Write {
         /// The file.
         collector: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -16,7 +16,7 @@ pub struct Flow {
     pub protocol: u8,
     /// The reason for the end.
     pub end_reason: EndReason,
-    /// Fields of the first packet beside addresses, ports and protocol.
+    /// Fields of the first packet in addition to addresses, ports and protocol.
     pub context: FlowContext,
     /// The groups of details that the meter was asked for; `None` if there are none.
     pub details: Option<Box<Details>>,
@@ -52,8 +52,8 @@ pub struct Endpoint {
     pub tos: u8,
 }
 
-/// Fields of a flow's first packet beside the five-tuple. Fields of the flow key have the same value in all packets of
-/// the flow.
+/// Fields of a flow's first packet in addition to the five-tuple. Fields of the flow key have the same value in all
+/// packets of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowContext {
     /// The outermost MPLS label; [`NO_LABEL`](Self::NO_LABEL) without.

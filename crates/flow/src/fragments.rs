@@ -6,7 +6,8 @@ use crate::FlowContext;
 
 /// First fragments in memory; the oldest makes room for the next.
 const FIRSTS_MAX: usize = 8192;
-/// How long a first fragment is kept: the reassembly timeout of hosts (60 s in RFC 8200, 4.5; 30 s in most systems).
+/// Time for which a first fragment is kept: the reassembly timeout of hosts (60 s in RFC 8200, 4.5; 30 s in most
+/// systems).
 const FIRST_NS: i64 = 30_000_000_000;
 
 /// Fields that the fragments of one packet have in common.

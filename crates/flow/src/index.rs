@@ -82,7 +82,6 @@ impl Index {
         self.chain_max = 0;
     }
 
-    /// The bucket and tag of a hash.
     #[inline(always)]
     pub(crate) fn bucket_tag(&self, hash: u64) -> BucketTag {
         let bucket = ((hash >> 32) * u64::from(self.buckets)) >> 32;

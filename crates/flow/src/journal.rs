@@ -36,7 +36,7 @@ const BYTES_MASK: u32 = (1 << BYTES_BITS) - 1;
 
 const _: () = assert!(SLOTS_MAX < 1 << SLOT_BITS, "a slot fits into an entry");
 
-/// What an entry that is no packet tells.
+/// Kinds of entries other than packets.
 mod what {
     pub(super) const BEGUN: u8 = 0;
     pub(super) const SAID: u8 = 1;
@@ -45,7 +45,7 @@ mod what {
     pub(super) const LONG: u8 = 3;
 }
 
-/// What a meter did, in its order: see [`Meter::take_journal`](crate::Meter::take_journal).
+/// The work of a meter, in its order: see [`Meter::take_journal`](crate::Meter::take_journal).
 #[derive(Clone, Debug)]
 pub struct Journal {
     entries: Vec<u64>,
@@ -58,7 +58,7 @@ pub struct Journal {
 pub struct FlowBegin {
     /// The source of the first packet, then its destination.
     pub addresses: [IpAddr; 2],
-    /// Their ports, as in [`Endpoint`](crate::Endpoint).
+    /// Ports of the flow, as in [`Endpoint`](crate::Endpoint).
     pub ports: [u16; 2],
     /// The IP protocol number.
     pub protocol: u8,
@@ -76,7 +76,7 @@ pub struct FlowBegin {
     pub application: Option<Application>,
 }
 
-/// What the payload of a flow has said so far.
+/// Facts that the payload of a flow has shown so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Said {
     /// The application, if the meter collects it and it is known.
@@ -102,16 +102,16 @@ pub enum JournalEntry<'j> {
         slot: u32,
         /// The side that sent it, 0 or 1.
         side: u8,
-        /// Its TCP flags.
+        /// TCP flags of the packet.
         tcp_flags: u8,
-        /// Its bytes, as flows count them.
+        /// Bytes of the packet, as flows count them.
         bytes: u32,
     },
     /// Application and name of a flow have become known, or others.
     Said {
         /// The flow's slot.
         slot: u32,
-        /// What they are now.
+        /// The present facts.
         said: &'j Said,
     },
     /// A flow has ended; its slot is free.

@@ -1,12 +1,12 @@
-//! Keys: the fields that tell flows apart.
+//! Keys: the fields that distinguish flows.
 //!
 //! ```text
 //! narrow   IPv4, five-tuple only:   address 4, address 4 | port 2, port 2, protocol 1, 0, 0, 0         the key itself
 //! wide     all else:                digest 8             | port 2, port 2, protocol 1, 0, 0, 1         the rest stands in the cold part
 //! ```
 //!
-//! A key is that of both directions: the lower side (address and port as one number) comes first. Which side sent a
-//! packet is kept beside the key.
+//! Both directions have one key: the lower side (address and port as one number) comes first. The side that sent a
+//! packet is kept apart from the key.
 
 use std::cmp::Ordering;
 
@@ -15,7 +15,7 @@ use tapline_packet::numbers::ip_protocol::has_ports;
 
 use crate::{Error, FlowContext};
 
-/// Fields of the key besides addresses, ports and protocol, and of these what is left out.
+/// Fields of the key in addition to addresses, ports and protocol, and which of these are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct KeyFields {
     /// The outer VLAN's identifier.
@@ -28,7 +28,7 @@ pub struct KeyFields {
     pub tos: bool,
     /// The interface.
     pub interface: bool,
-    /// Ports are left out: of TCP and UDP as of ICMP, where type and code stand in their place.
+    /// Ports are left out: of TCP and UDP as of ICMP, which has type and code in their place.
     pub no_ports: bool,
     /// The greater of two different ports is left out, which is the client's by custom.
     pub no_client_port: bool,
@@ -114,7 +114,6 @@ impl KeyFields {
             || self.ipv6_host_bits > 0
     }
 
-    /// The address in the key of an address.
     pub(crate) fn network(self, version: IpVersion, address: u128) -> u128 {
         let host_bits = match version {
             IpVersion::V4 => self.ipv4_host_bits,
@@ -143,7 +142,7 @@ impl KeyFields {
         self != KeyFields::default()
     }
 
-    /// Of a context what belongs to the key.
+    /// The fields of a context that belong to the key.
     pub(crate) fn of(self, context: &FlowContext) -> FlowContext {
         let mut part = FlowContext::NONE;
         if self.vlan {
@@ -168,7 +167,7 @@ impl KeyFields {
 /// A key as the table compares it.
 pub(crate) type Words = [u64; 2];
 
-/// Of the second word: the key is a wide one, of IPv6, and of several connections.
+/// Flags of the second word: the key is a wide one, of IPv6, and of several connections.
 const WIDE: u64 = 1;
 const V6: u64 = 2;
 const MERGED: u64 = 4;
@@ -186,7 +185,7 @@ pub(crate) fn narrow(source: (u32, u16), destination: (u32, u16), protocol: u8) 
     (words, u8::from(from > to))
 }
 
-/// Two addresses of either version, the lower side's first; IPv4 stands in the low 32 bits.
+/// Two addresses of either version, the lower side's first; IPv4 is in the low 32 bits.
 pub(crate) type Addresses = [u128; 2];
 
 /// The wide key of two sides with what else belongs to it, and which of them sent.

@@ -6,12 +6,13 @@
 //!           +--> not metered, by cause
 //! ```
 //!
-//! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or is told.
+//! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or from the
+//!   caller.
 //! - [`Journal`] is what a meter did with each packet, for a reader in another thread.
 //! - [`Flow`] is a flow that has ended, with both its directions, and with [`Details`] where these were asked for.
 //! - [`export`] turns flows into messages, and sends them to collectors or writes them to files.
 //!
-//! `docs/flow-table.md` has the layout of the table and what it costs.
+//! `docs/flow-table.md` has the layout of the table and its cost.
 #![forbid(unsafe_code)]
 
 mod collected;

@@ -45,7 +45,7 @@ pub struct MeterSettings {
     pub closed_ns: i64,
     /// Capacity of the table in flows, 1 to 2^30 - 1. When the table is full, the least recently active flow ends.
     pub flows_max: usize,
-    /// Fields of the flow key beside addresses, ports and protocol.
+    /// Fields of the flow key in addition to addresses, ports and protocol.
     pub key: KeyFields,
     /// Meters the packets inside of tunnels, not those outside.
     pub inner: bool,
@@ -76,7 +76,7 @@ impl Default for MeterSettings {
 
 impl MeterSettings {
     /// The greatest memory of a flow in bytes, with its share of index, timers and pools; a meter takes about 6 MiB
-    /// beside.
+    /// more.
     pub fn flow_len(&self) -> usize {
         Table::flow_len(self.details, self.payload)
     }
@@ -297,7 +297,7 @@ impl Meter {
     }
 
     /// The indices of the packets of the last [`push`](Self::push) that began a flow, in their order; none without
-    /// [`track_begun`](Self::track_begun). A flow that goes on after its active timeout begins anew.
+    /// [`track_begun`](Self::track_begun). A flow that goes on after its active timeout starts again.
     pub fn begun(&mut self) -> &[u8] {
         self.table.begun().map_or(&[], |begun| begun.as_slice())
     }
@@ -345,7 +345,7 @@ fn add(
     add_to(table, summary, window, statistics, ended);
 }
 
-/// The same, compiled for each kind of table: without details or journal the loop has no code for them.
+/// The loop over packets, compiled for each kind of table: without details or journal it has no code for them.
 #[inline(never)]
 fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
     table: &mut Table,

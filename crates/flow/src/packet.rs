@@ -62,14 +62,12 @@ impl Window<'_> {
         self.extras.get(usize::from(summary.extra))
     }
 
-    /// A packet with its link type.
     pub(crate) fn packet(&self, summary: &PacketSummary) -> (LinkType, Packet<'_>) {
         let packet = self.batch.packet(summary.index.into());
         let interface = self.interfaces.get(packet.meta.interface.0 as usize);
         (interface.map_or(LinkType::ETHERNET, |interface| interface.link_type), packet)
     }
 
-    /// The context of a plain packet.
     pub(crate) fn plain_context(&self, summary: &PacketSummary) -> FlowContext {
         let meta = self.batch.packet(summary.index.into()).meta;
         let interface = interface_number(self.interfaces, meta.interface.0);
@@ -81,7 +79,7 @@ impl Window<'_> {
     }
 }
 
-/// How flows know an interface: by the kernel's index; without one, by the slot in the table plus one.
+/// Number of an interface in flows: the kernel's index; without one, the slot in the table plus one.
 pub(crate) fn interface_number(interfaces: &[Interface], at: u32) -> u32 {
     match interfaces.get(at as usize).map_or(0, |interface| interface.if_index) {
         0 => at.saturating_add(1),
@@ -106,7 +104,7 @@ pub(crate) struct TransportSpan {
 }
 
 impl TransportSpan {
-    /// That of a plain packet.
+    /// The span of a plain packet.
     #[inline]
     pub(crate) fn of_plain(data: &[u8]) -> Option<TransportSpan> {
         let &[high, low] = data.get(16..)?.first_chunk()?;
@@ -122,12 +120,12 @@ pub(crate) struct ParseOptions {
     pub(crate) inner: bool,
     /// Frames are counted, not IP packets.
     pub(crate) counts_frames: bool,
-    /// Of the digests of wide keys.
+    /// Seed of the digests of wide keys.
     pub(crate) seed: u64,
 }
 
 impl ParseOptions {
-    /// Whether plain packets need no more than what stands at fixed slots.
+    /// Whether plain packets need only the data at fixed slots.
     pub(crate) fn has_fast_path(&self) -> bool {
         !self.inner && !self.fields.any()
     }
@@ -193,7 +191,7 @@ fn cause_without_ip(headers: &Headers, data: &[u8]) -> UnmeteredCause {
     if headers.l3().is_none_or(is_whole) { UnmeteredCause::NotIp } else { UnmeteredCause::Cut }
 }
 
-/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all
+/// Reads any packet. The parts that are not plain are separate, so that the loop over plain packets has all
 /// registers.
 #[inline(never)]
 pub(crate) fn any(
@@ -421,7 +419,7 @@ mod tests {
         data.first_chunk().is_some_and(|head| plain(head, meta, counts_frames, summary))
     }
 
-    /// That of a plain packet of the third interface.
+    /// The context of a plain packet of the third interface.
     fn context_of(data: &[u8], meta: &Meta, summary: &PacketSummary) -> FlowContext {
         let record = Record {
             cap_len: data.len() as u32,
@@ -431,7 +429,7 @@ mod tests {
         Window { extras: &[], batch: &Batch::new(data, &[record]), interfaces: &[] }.plain_context(summary)
     }
 
-    /// Whether it is a plain packet; if so, both readers must say the same of it.
+    /// Whether it is a plain packet; if so, both readers must give the same result.
     fn is_alike(data: &[u8], meta: &Meta, what: &str) -> bool {
         let mut is_plain = false;
         for counts_frames in [false, true] {

@@ -11,7 +11,7 @@
 use crate::FlowContext;
 use crate::key::{self, Addresses, Words};
 
-/// How packets or flows were chosen for metering.
+/// The sampling of packets or flows for metering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sampling {
     /// One packet of each block of N, chosen at random; 1 meters all packets.

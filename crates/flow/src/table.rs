@@ -53,7 +53,6 @@ const SMALL_PAGES: usize = 1 << 15;
 /// Bytes of a flow, with its share of the index, the timer wheel and the list of creation.
 const FLOW_LEN: usize = 195;
 
-/// No slot.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
 
 /// The timeouts, in nanoseconds.
@@ -65,7 +64,6 @@ pub(crate) struct Timeouts {
     pub(crate) closed: i64,
 }
 
-/// The table.
 pub(crate) struct Table {
     index: Index,
     hot: Vec<Hot>,
@@ -428,7 +426,7 @@ impl Table {
         is_over.then_some(if silent_until < active_until { why } else { EndReason::Active })
     }
 
-    /// Until when a flow may be silent, what it ends of then, and until when it may last.
+    /// End of the permitted silence of a flow, the reason for its end then, and its latest end.
     #[inline]
     fn deadlines(&self, slot: u32) -> (i64, EndReason, i64) {
         let hot = &self.hot[slot as usize];
@@ -475,7 +473,6 @@ impl Table {
         true
     }
 
-    /// Ends one flow.
     fn end(&mut self, slot: u32, reason: EndReason, statistics: &mut Statistics, ended: &mut Vec<Flow>) {
         let flow = self.flow(slot, reason);
         ended.push(flow);

@@ -1,4 +1,4 @@
-//! Which flows to look at when time goes on: a wheel of lists, in the order in which silence ends them.
+//! Chooses the flows to look at when time goes on: a wheel of lists, in the order in which silence ends them.
 //!
 //! ```text
 //!        cursor (all before it were looked at)
@@ -6,11 +6,11 @@
 //! [ ][ ][ ][a, b][ ][c][ ]...     a list for each tick; a flow stands where its silence would have ended it when it was put there
 //! ```
 //!
-//! That is its deadline here. Packets move no flow: a deadline only gets later, so a flow that is found before its time
-//! is put where it belongs then. That is one visit for each idle timeout, not one for each packet. Lists lead both
-//! ways, so a flow that ends early is taken out at once. A tick is so long that the idle timeout is at most
-//! [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick, once
-//! those that were found before their time were moved on.
+//! That is its deadline here. Packets move no flow: a deadline only gets later, so a flow that is found before its
+//! time is moved to its present list. That is one visit for each idle timeout, not one for each packet. Lists lead
+//! both ways, so a flow that ends early is taken out at once. A tick is so long that the idle timeout is at most
+//! [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick,
+//! once those that were found before their time were moved on.
 
 use std::collections::TryReserveError;
 
@@ -42,7 +42,7 @@ pub(crate) struct Wheel {
     shift: u32,
     /// The tick of the oldest list that may hold anything; `None` before [`begin`](Self::begin).
     cursor: Option<i64>,
-    /// The first of the slots that stand in no list and wait for another use, each leading to the next.
+    /// The first of the slots that are in no list and wait for another use, each leading to the next.
     free: u32,
 }
 
@@ -60,12 +60,12 @@ impl Wheel {
         Ok(Wheel { links, first: lists(), last: lists(), used, shift, cursor: None, free: NONE })
     }
 
-    /// Says what time it is before the first slot is put anywhere: no deadline lies before that.
+    /// Sets the time before the first slot is inserted: no deadline is before that.
     pub(crate) fn begin(&mut self, now: i64) {
         self.cursor.get_or_insert(now >> self.shift);
     }
 
-    /// Puts a slot that stands nowhere where its deadline is. Slots come into use one after the other.
+    /// Puts a slot that is in no list into the list of its deadline. Slots come into use one after the other.
     pub(crate) fn insert(&mut self, slot: u32, deadline: i64) {
         let list = self.list_of(deadline);
         let before = self.last[list];
@@ -103,7 +103,7 @@ impl Wheel {
         }
     }
 
-    /// Keeps a slot that stands in no list for another use.
+    /// Keeps a slot that is in no list for another use.
     pub(crate) fn give_free(&mut self, slot: u32) {
         self.links[slot as usize] = Link { before: NONE, after: self.free };
         self.free = slot;
@@ -116,14 +116,14 @@ impl Wheel {
         Some(slot)
     }
 
-    /// Forgets every slot, of which none stands in a list.
+    /// Forgets every slot; none is in a list.
     pub(crate) fn clear(&mut self) {
         debug_assert!(self.used.iter().all(|used| *used == 0));
         self.links.clear();
         self.free = NONE;
     }
 
-    /// The slot whose list comes first, if its tick lies wholly before `now`.
+    /// The slot whose list comes first, if its whole tick is before `now`.
     pub(crate) fn due(&mut self, now: i64) -> Option<u32> {
         let now = now >> self.shift;
         // After a leap of the clock every list is due, whichever comes first.
@@ -142,7 +142,7 @@ impl Wheel {
         Some((self.first[self.list(tick)], tick))
     }
 
-    /// The tick at which a deadline stands, as far as the wheel reaches.
+    /// The tick of a deadline, as far as the wheel reaches.
     pub(crate) fn tick(&self, deadline: i64) -> i64 {
         let tick = deadline >> self.shift;
         debug_assert!(self.cursor.is_some(), "the wheel has begun");

@@ -4,7 +4,7 @@
 /// has a gap of 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InterarrivalTimes {
-    /// How many there were: packets less one.
+    /// Number of gaps: packets less one.
     pub count: u64,
     /// The least.
     pub min: u64,

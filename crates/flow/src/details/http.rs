@@ -8,7 +8,6 @@ use tapline_wire::http::{Head, Start};
 /// The longest line of a request that is waited for.
 const LINE_MAX: usize = 4096;
 
-/// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Message<'b> {
     Request(Request<'b>),

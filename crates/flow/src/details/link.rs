@@ -29,7 +29,7 @@ pub struct LinkHeader {
 }
 
 impl LinkHeader {
-    /// That of a packet. A tag that the kernel took off the bytes is the outermost.
+    /// The link header of a packet. A tag that the kernel took off the bytes is the outermost.
     pub(super) fn of(link_type: LinkType, packet: Packet<'_>) -> LinkHeader {
         let headers = Headers::parse(link_type, packet);
         let address = |at: usize| packet.data.get(at..).and_then(|bytes| bytes.first_chunk()).copied();
@@ -53,7 +53,8 @@ pub struct LabelStack {
 }
 
 impl LabelStack {
-    /// That of a packet; empty without labels. Of deeper stacks the first [`LABELS_KEPT`] entries are kept.
+    /// The label stack of a packet; empty without labels. Of deeper stacks the first [`LABELS_KEPT`] entries are
+    /// kept.
     pub(super) fn of(link_type: LinkType, packet: Packet<'_>) -> LabelStack {
         let headers = Headers::parse(link_type, packet);
         let mut stack = LabelStack::default();
@@ -67,7 +68,7 @@ impl LabelStack {
         stack
     }
 
-    /// Its entries.
+    /// Entries of the stack.
     pub fn entries(&self) -> &[[u8; 3]] {
         &self.entries[..LABELS_KEPT.min(self.count.into())]
     }

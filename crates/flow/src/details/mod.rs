@@ -104,7 +104,7 @@ impl DetailFields {
         Some(fields)
     }
 
-    /// Parses words separated by commas; `none` and an empty text are no group, `all` is every group.
+    /// Parses words separated by commas; `none` and an empty text give no group, `all` gives every group.
     ///
     /// # Errors
     /// [`Error::Detail`] for a word that names no group.
@@ -454,7 +454,7 @@ impl DetailTable {
         payloads.map_or_else(Said::default, |payloads| payloads.said(slot, (protocol, ports), first))
     }
 
-    /// How far the payload of a flow has been read: what was said can differ only where this does.
+    /// Progress of reading a flow's payload: the results can differ only if this does.
     pub(crate) fn progress(&self, slot: u32) -> Progress {
         self.payloads.as_ref().map_or_else(Progress::default, |payloads| payloads.progress(slot))
     }

@@ -44,7 +44,7 @@ impl<T: Copy + Default> Pool<T> {
         self.entries.get_mut(number as usize)
     }
 
-    /// The same, to be looked at.
+    /// As `get`, without write access.
     pub(super) fn peek(&self, number: u32) -> Option<&T> {
         self.entries.get(number as usize)
     }
@@ -107,7 +107,7 @@ impl<T: Copy> PerSlot<T> {
         Ok(PerSlot(all))
     }
 
-    /// A slot comes into use; `empty` is what it has. Its entries were given back when the flow before ended.
+    /// Puts a slot into use; `empty` is its value. Its entries were given back when the previous flow ended.
     pub(super) fn begin(&mut self, slot: u32, empty: T) {
         match self.0.get_mut(slot as usize) {
             Some(here) => *here = empty,
@@ -126,7 +126,7 @@ impl<T: Copy> PerSlot<T> {
         memory::prefetch_element(&self.0, slot as usize);
     }
 
-    /// The same as it is.
+    /// The value of a slot, without write access.
     #[inline]
     pub(super) fn peek(&self, slot: u32) -> Option<&T> {
         self.0.get(slot as usize)

@@ -9,7 +9,6 @@ use tapline_wire::quic::ConnectionId;
 
 /// The most bytes of a stream that are put together.
 pub(super) const LEN: usize = 8192;
-/// Buffers.
 const BUFFERS: usize = 512;
 const NO_BUFFER: u16 = u16::MAX;
 
@@ -61,11 +60,10 @@ struct Buffer {
     /// Pieces further on that came before them, from and to, in ascending order with holes in between.
     later: Ranges,
     owner: Option<(u32, u8)>,
-    /// Of QUIC: what the keys of the packets follow from.
+    /// Connection ID of QUIC, from which the keys of the packets follow.
     id: ConnectionId,
 }
 
-/// The buffers.
 pub(super) struct Buffers {
     all: Vec<Buffer>,
     /// The slot at which the search for a buffer goes on.
@@ -80,9 +78,9 @@ impl Buffers {
         Ok(Buffers { all, hand: 0, given_up: 0 })
     }
 
-    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on,
-    /// until `read` says that it is done. It is told whether more can come: not after a segment that was not captured
-    /// whole, and not beyond [`LEN`].
+    /// Adds a segment to the stream of a flow's side, and has `read` look at the bytes from the first one on, until
+    /// it is done. `read` gets to know whether more can come: not after a segment that was not captured whole, and
+    /// not beyond [`LEN`].
     pub(super) fn add(
         &mut self,
         owner: (u32, u8),
@@ -220,7 +218,7 @@ impl Ranges {
         true
     }
 
-    /// How far bytes are there that are there up to `len`; what they reach is taken out.
+    /// End of the contiguous bytes from `len` on; removes the segments that it covers.
     fn reach(&mut self, len: usize) -> usize {
         let mut len = len as u16;
         let mut done = 0;

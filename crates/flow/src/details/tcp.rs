@@ -66,8 +66,8 @@ pub struct TcpSide {
     pub mss: Option<u16>,
     /// The window scale of its SYN, a shift of 0 to 14.
     pub window_scale: Option<u8>,
-    /// The least and the greatest window that it announced after the handshake, in octets, scaled; `None` where the
-    /// handshake was not seen, which tells the scale.
+    /// The least and the greatest window that the side announced after the handshake, in octets, scaled; `None` if
+    /// the handshake, which has the scale, was not seen.
     pub windows: Option<(u32, u32)>,
 }
 
@@ -109,7 +109,7 @@ impl<'p> Segment<'p> {
         })
     }
 
-    /// Of its sequence space.
+    /// Length of the segment in sequence space.
     fn len(&self) -> u32 {
         self.payload_len + u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0)
     }
@@ -180,7 +180,6 @@ impl Connections {
         }
     }
 
-    /// A segment of a side.
     pub(super) fn add(&mut self, slot: u32, side: usize, segment: &Segment<'_>, time: i64) {
         let Some(number) = self.numbers.get(slot) else { return };
         if let Some(connection) = self.pool.get_or_take(number) {
@@ -215,7 +214,7 @@ struct Connection {
     client_rtt: Rtt,
     /// The sequence number that acknowledges the SYN/ACK.
     acknowledges: u32,
-    /// How many there were, up to two.
+    /// Number of SYNs, up to two.
     syns: u8,
     syn_acks: u8,
     /// The side of the client, once there was a SYN.

@@ -53,7 +53,7 @@ impl TextPool {
         Ok(TextPool { blocks, most, free: NONE, free_count: 0, refused: 0 })
     }
 
-    /// Writes a note at the front of a list. Of bytes beyond what a length of 16 bits tells nothing is kept.
+    /// Writes a note at the front of a list. Bytes beyond a length of 16 bits are dropped.
     pub(super) fn add(&mut self, list: &mut TextList, tag: u8, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(u16::MAX.into())];
         let needed = 1 + bytes.len().saturating_sub(HEAD).div_ceil(BODY);

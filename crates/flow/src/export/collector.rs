@@ -117,12 +117,12 @@ pub(super) struct Collector {
     events: Vec<String>,
 }
 
-/// The last event told of a collector on the network.
+/// The last reported event of a collector on the network.
 #[derive(PartialEq, Eq)]
 enum CollectorState {
     There,
     Gone,
-    /// Datagrams to it are refused: told once, as they are sent all the same.
+    /// Datagrams to it are refused: reported once, as they are sent all the same.
     Refused,
 }
 
@@ -279,7 +279,7 @@ impl Collector {
         failure
     }
 
-    /// Whether datagrams were taken. Tells once that they are refused.
+    /// Whether datagrams were taken. Reports a refusal once.
     fn took(&mut self, sent: &Sent) -> bool {
         if sent.refused && self.state == CollectorState::There {
             self.state = CollectorState::Refused;
@@ -322,7 +322,7 @@ struct RateLimiter {
     cancel: Arc<AtomicBool>,
 }
 
-/// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
+/// Time by which messages may be ahead of the pace: sleeping for less costs more than it is worth.
 const AHEAD: Duration = Duration::from_millis(2);
 /// Interval at which the cancel flag is read while waiting.
 const NAP: Duration = Duration::from_millis(100);

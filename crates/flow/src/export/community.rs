@@ -4,9 +4,9 @@
 //! "1:" base64(SHA-1(seed 2 | lower address | higher address | protocol 1 | 0 1 | its port 2 | other port 2))      ports for TCP, UDP, SCTP, ICMP
 //! ```
 //!
-//! Source: the Community ID Flow Hashing specification (Corelight). For ICMP the message's type stands for the source
-//! port and the type of its answer for the destination port; a message without an answer has its type and code there
-//! instead, and the addresses are not sorted.
+//! Source: the Community ID Flow Hashing specification (Corelight). For ICMP the message's type is the source port
+//! and the type of its answer the destination port; a message without an answer has its type and code there instead,
+//! and the addresses are not sorted.
 
 use std::net::IpAddr;
 
@@ -117,7 +117,7 @@ mod tests {
         .expect("all is known")
     }
 
-    /// Of the specification.
+    /// The examples of the specification.
     #[test]
     fn known_ids() {
         for (protocol, one, other, expected) in [

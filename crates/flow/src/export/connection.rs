@@ -18,7 +18,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::collector::{is_reached, no_address};
 use super::tls::{TlsSession, TlsSettings};
 
-/// How long one address may take to answer.
+/// Time that one address has to answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// The pause before a lost connection is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ pub(super) struct Connection {
     failure: Option<io::Error>,
 }
 
-/// How the collector is reached.
+/// The transport to the collector.
 #[derive(Clone)]
 struct Way {
     /// The source address; `None` lets the system choose it.
@@ -125,7 +125,7 @@ impl Connection {
         false
     }
 
-    /// Why the connection was lost, once each time.
+    /// Takes the reason that the connection was lost, once each time.
     pub(super) fn take_failure(&mut self) -> Option<io::Error> {
         self.failure.take()
     }

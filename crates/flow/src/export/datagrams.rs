@@ -18,7 +18,7 @@ use tapline_sys::udp;
 
 use super::collector::{is_reached, no_address};
 
-/// How often a datagram is tried for which the kernel has no room.
+/// Number of attempts to send a datagram for which the kernel has no room.
 const ATTEMPTS: u32 = 100;
 /// ENOBUFS and EAGAIN.
 const NO_BUFFERS: i32 = 105;
@@ -106,7 +106,6 @@ impl Datagrams {
         Err(failure)
     }
 
-    /// Sends one message.
     pub(super) fn send(&mut self, message: &[u8]) -> Sent {
         if message.len() > self.segment_len.into() {
             self.set_segment_len(0);

@@ -16,9 +16,9 @@ pub use registry::ELEMENTS;
 /// An information element that the exporter can fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element {
-    /// Its name in the registry.
+    /// Name in the registry.
     pub name: &'static str,
-    /// Its number.
+    /// Number in the registry.
     pub id: u16,
     /// Length in octets; [`VARIABLE`](Self::VARIABLE) if it differs from record to record.
     pub len: u16,
@@ -163,7 +163,7 @@ pub(crate) enum IpFamily {
     V6,
 }
 
-/// The word of a template that stands for the elements of places.
+/// The word of a template that means the elements of places.
 const PLACES: &str = "places";
 
 /// CERT's private enterprise number.
@@ -197,9 +197,9 @@ impl Element {
     /// The length of elements that have a length of their own in each record (RFC 7011, 7).
     pub const VARIABLE: u16 = u16::MAX;
 
-    /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the
-    /// word of a group of details, or `places`, for those of its elements that do not stand before it. A name beside
-    /// `default` that is one of its names is no second field: defaults differ from format to format.
+    /// Names of a template: its words with commas between them, where `default` means those of `default`, and the
+    /// word of a group of details, or `places`, means those of its elements that do not come before it. A name next
+    /// to `default` that is one of its names does not add a second field: defaults differ from format to format.
     pub(crate) fn names(template: &str, default: &str) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         let mut of_default: Vec<String> = Vec::new();
@@ -258,7 +258,7 @@ impl Element {
         }
     }
 
-    /// Its name, of the one direction or the other.
+    /// Name of the field, for the one direction or the other.
     pub(crate) fn name_of(&self, is_reverse: bool) -> String {
         let mut letters = self.name.chars();
         match letters.next().filter(|_| is_reverse) {
@@ -309,13 +309,13 @@ impl Element {
         }
     }
 
-    /// Whether the word of a group of details stands for it: the top of a stack is known without, but for its traffic
-    /// class.
+    /// Whether the word of a group of details includes the element: the top of a stack is known without, but for its
+    /// traffic class.
     fn is_of(&self, group: DetailFields) -> bool {
         self.needs() == group || group.mpls && self.value == Value::MplsTop
     }
 
-    /// Whether files of places have its value. Autonomous systems are also told by routers.
+    /// Whether files of places have its value. Routers report autonomous systems too.
     pub(crate) fn has_place(&self) -> bool {
         matches!(self.value, Value::Place(_) | Value::SourceAs | Value::DestinationAs)
     }

@@ -327,7 +327,7 @@ impl Templates {
         }
     }
 
-    /// Tells the types of our own elements, in messages of their own; then the next one is begun.
+    /// Sends the types of our own elements, in messages of their own; then the next message begins.
     fn tell_types(&mut self, sink: &mut MessageSink<'_>) {
         if self.types.is_empty() {
             return;
@@ -429,13 +429,13 @@ impl Templates {
     }
 }
 
-/// What is told of sampled packets: elements with their lengths, and their values.
+/// The options of sampled packets: elements with their lengths, and their values.
 fn packet_sampling(interval: u32) -> (Vec<u16>, Vec<u8>) {
     // samplingInterval, samplingAlgorithm: 2 is random.
     (vec![34, 4, 35, 1], [&interval.to_be_bytes()[..], &[2]].concat())
 }
 
-/// What is told of sampled flows (RFC 7014, 6.3). The seed is not: a sender who knows it can keep out of the sample
+/// The options of sampled flows (RFC 7014, 6.3), without the seed: a sender who knows it can keep out of the sample
 /// (RFC 5475, 6.2.3).
 fn flow_sampling(sampling: Sampling, interval: u32) -> (Vec<u16>, Vec<u8>) {
     // flowSelectorAlgorithm, samplingProbability, and the ranges of hashes there are and of those chosen.

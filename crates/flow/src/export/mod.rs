@@ -93,7 +93,7 @@ impl Version {
     }
 }
 
-/// How flows are exported.
+/// Options of the export of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportOptions {
     /// The protocol.
@@ -123,7 +123,7 @@ pub struct ExportOptions {
     pub enterprise: u32,
     /// The flows come from other exporters, whose addresses they bring along.
     pub is_collected: bool,
-    /// Files of places are set before the first flow, so that elements of them may stand in the template.
+    /// Files of places are set before the first flow, so the template may have their elements.
     pub has_places: bool,
     /// Certificates, for collectors over TLS.
     pub tls: TlsFiles,
@@ -270,7 +270,7 @@ impl Exporter {
         self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
     }
 
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     pub fn set_places(&mut self, places: &Arc<Places>) {
         self.streams.iter_mut().for_each(|stream| stream.encoder.set_places(places));
     }
@@ -292,7 +292,7 @@ impl Exporter {
     ///
     /// # Errors
     /// The first error of a file. All flows are processed and counted all the same; losses of network collectors are
-    /// counted, and are no error.
+    /// counted, and are not an error.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
@@ -363,7 +363,7 @@ struct MessageSink<'p> {
 }
 
 impl MessageSink<'_> {
-    /// Sends a message to all collectors. Whether templates must be sent again because a session starts anew.
+    /// Sends a message to all collectors. Returns whether templates must be sent again because a session restarts.
     fn send(&mut self, message: &Message<'_>) -> bool {
         if self.outbox.as_ref().is_some_and(|outbox| !outbox.has_room(message.bytes.len())) {
             self.send_several();
@@ -405,7 +405,6 @@ impl MessageSink<'_> {
         *self.outbox = Some(outbox);
     }
 
-    /// Counts a message.
     fn count(&mut self, len: usize, packets: u64, is_taken: bool) {
         self.account.messages += 1;
         self.account.octets += len as u64;

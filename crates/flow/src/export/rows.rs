@@ -26,7 +26,7 @@ use crate::{Error, Flow, Sampling};
 
 /// Bytes of text per write.
 const CHUNK: usize = 64 << 10;
-/// The name of the field that is no information element.
+/// The name of the only field that is not an information element.
 pub(super) const COMMUNITY_ID: &str = "communityId";
 
 /// Default columns of rows.
@@ -114,7 +114,7 @@ impl RowWriter {
         self.sampling = sampling;
     }
 
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     pub fn set_places(&mut self, places: &Arc<Places>) {
         self.places.set(places);
     }
@@ -256,7 +256,7 @@ fn of_element(element: Element) -> Vec<Column> {
     vec![column(v4, Some(IpFamily::V4)), column(v6, Some(IpFamily::V6))]
 }
 
-/// The same of the other direction, where it has a meaning.
+/// The column of the other direction, if that has a meaning.
 fn reverse(column: &Column) -> Option<Column> {
     let ColumnSource::Element { element, .. } = column.what else { return None };
     element.is_directional.then(|| Column {
@@ -322,7 +322,7 @@ fn csv(columns: &[Column], view: &RecordView<'_>, version: IpFamily, out: &mut S
     out.push('\n');
 }
 
-/// A text that has a comma or a quote stands in quotes (RFC 4180).
+/// Writes a text, in quotes if it has a comma or a quote (RFC 4180).
 fn csv_text(text: &str, out: &mut String) {
     match text.contains([',', '"']) {
         true => {
@@ -346,7 +346,7 @@ impl ColumnSource {
         }
     }
 
-    /// `None` of what is no element, and is known.
+    /// `None` for a known field that is not an element.
     fn field_value<'f>(&self, view: &RecordView<'f>) -> Option<FieldValue<'f>> {
         match self {
             ColumnSource::CommunityId if !community::is_known(view.flow) => Some(FieldValue::Absent),
@@ -496,7 +496,7 @@ mod tests {
         }
     }
 
-    /// What an exporter did not give is in no field: 0 would be a value.
+    /// A field that an exporter did not give is left out: 0 would be a value.
     #[test]
     fn unknown_fields_are_left_out() {
         let known = [KnownField::Address, KnownField::Bytes, KnownField::Vlan];

@@ -90,7 +90,7 @@ impl ColumnType {
         }
     }
 
-    /// Bytes of a value in memory, besides those of texts.
+    /// Bytes of a value in memory, without those of texts.
     fn width(self) -> usize {
         match self {
             ColumnType::Unsigned(8 | 16 | 32) => 4,
@@ -103,7 +103,7 @@ impl ColumnType {
 /// Rows, column by column, that become a row group.
 pub(super) struct RowGroup {
     pub(super) rows: usize,
-    /// Packets of the flows that they tell of.
+    /// Packets of the flows in the rows.
     pub(super) packets: u64,
     /// Bytes of the values in memory; encoded they take less.
     pub(super) bytes: usize,
@@ -142,7 +142,7 @@ pub(super) struct Values {
     pub(super) data: Data,
     /// Rows.
     pub(super) len: usize,
-    /// Of each row whether it has a value; empty as long as all have.
+    /// Whether each row has a value; empty as long as all have.
     pub(super) levels: Vec<i16>,
 }
 
@@ -267,12 +267,11 @@ impl Values {
     }
 }
 
-/// The version of IP of a flow.
 fn version_of(flow: &Flow) -> IpFamily {
     if flow.endpoints[0].address.is_ipv4() { IpFamily::V4 } else { IpFamily::V6 }
 }
 
-/// What a table has: its columns, and what their values need besides the flow.
+/// The shape of a table: its columns, and the data that their values need in addition to the flow.
 #[derive(Clone, Debug)]
 pub struct TableShape {
     columns: Vec<Column>,
@@ -297,7 +296,7 @@ impl TableShape {
         Ok(TableShape { columns, kinds, is_biflow: biflow, domain, exporter, places })
     }
 
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     pub fn set_places(&mut self, places: &Arc<Places>) {
         self.places.set(places);
     }
@@ -400,7 +399,7 @@ impl FlowTable {
 /// Encoded rows of whole flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedRows {
-    /// Flows that they tell of.
+    /// Flows in the rows.
     pub flows: u64,
     /// Rows.
     pub rows: u64,
@@ -438,7 +437,7 @@ pub trait TableEncoder: Send {
         self.encode_into(table, bytes_max, &mut SpareBuffers::default())
     }
 
-    /// The same, into memory of `spare` where the format's library lets it.
+    /// As [`encode`](Self::encode), into memory of `spare` if the format's library allows it.
     ///
     /// # Errors
     /// As of [`encode`](Self::encode).

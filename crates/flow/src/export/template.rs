@@ -5,7 +5,7 @@ use super::{ExportOptions, Version};
 use crate::Error;
 
 /// The fields that collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP
-/// in the ports and beside.
+/// both in the ports and in fields of its own.
 const DEFAULT: &str = "sourceIPv4Address,destinationIPv4Address,flowStartMilliseconds,flowEndMilliseconds,octetDeltaCount,packetDeltaCount,\
     sourceTransportPort,destinationTransportPort,ingressInterface,egressInterface,vlanId,icmpTypeCodeIPv4,protocolIdentifier,ipClassOfService,\
     tcpControlBits,ipVersion,flowDirection,flowEndReason";
@@ -31,7 +31,7 @@ pub(crate) struct Template {
     pub(crate) fields: Vec<Field>,
     /// Octets of a record; where lengths vary, of the shortest.
     pub(crate) record_len: usize,
-    /// How many of its fields have lengths that vary.
+    /// Number of fields with variable lengths.
     pub(crate) variable: usize,
 }
 
@@ -49,7 +49,7 @@ impl Template {
         Ok([template(IpFamily::V4)?, template(IpFamily::V6)?])
     }
 
-    /// Its elements, in order.
+    /// Elements of the template, in order.
     pub(crate) fn elements(&self) -> impl Iterator<Item = &Element> {
         self.fields.iter().map(|field| &field.element)
     }

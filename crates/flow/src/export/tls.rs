@@ -21,11 +21,11 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore};
 use super::TlsFiles;
 use crate::Error;
 
-/// How long the handshake may take.
+/// Maximum duration of the handshake.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
-/// How long a server that says nothing after the handshake is waited for: it has accepted us then.
+/// Time to wait for a server that sends nothing after the handshake: it has accepted us then.
 const FIRST_WORD_MAX: Duration = Duration::from_secs(1);
-/// How long the end of a stream waits for the server to have read it.
+/// Time to wait at the end of a stream until the server has read it.
 const END_MAX: Duration = Duration::from_secs(2);
 
 /// The authorities to trust, the exporter's certificate, and the name of the collector.

@@ -27,7 +27,7 @@ const RECORDS_MAX: usize = 30;
 pub(super) const SAMPLING_MAX: u32 = 0x3fff;
 const SAMPLING_MODE: u16 = 2 << 14;
 
-/// Stands for numbers of more than 16 bits (RFC 6793, 9).
+/// Replaces numbers of more than 16 bits (RFC 6793, 9).
 const AS_TRANS: u16 = 23456;
 
 /// Makes messages of flows.

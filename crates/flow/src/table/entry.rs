@@ -37,7 +37,7 @@ pub(super) struct Hot {
     pub(super) ttl_min: [u8; 2],
     pub(super) ttl_max: [u8; 2],
     pub(super) state: u8,
-    /// That of the journal in which the flow was last described; 0 for none.
+    /// Epoch of the journal in which the flow was last described; 0 for none.
     pub(super) epoch: u32,
 }
 

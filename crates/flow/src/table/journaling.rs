@@ -1,4 +1,4 @@
-//! What the table writes into a journal.
+//! The entries that the table writes into a journal.
 
 use tapline_packet::Timestamp;
 
@@ -12,7 +12,7 @@ use crate::{EndReason, key};
 #[derive(Default)]
 pub(super) struct Journaling {
     journal: Journal,
-    /// What the hot part of a described flow has; at least 1, so that a new flow has not been described.
+    /// The epoch in the hot part of a described flow; at least 1, so that a new flow has not been described.
     epoch: u32,
 }
 

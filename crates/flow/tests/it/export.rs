@@ -52,7 +52,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// A data record: what stands in each field, by enterprise and number.
+/// A data record: the bytes of each field, by enterprise and number.
 type Record = BTreeMap<(u32, u16), Vec<u8>>;
 
 #[derive(Default)]
@@ -145,7 +145,7 @@ impl Reader {
     }
 }
 
-/// A length that stands before what has it.
+/// A length that precedes its data.
 fn variable(rest: &mut &[u8]) -> usize {
     let (len, header) = match rest[0] {
         255 => (number(&rest[1..3]) as usize, 3),
@@ -195,8 +195,8 @@ fn ipfix_to_the_letter() {
 /// The example's number (RFC 5612), and another.
 const ENTERPRISES: [u32; 2] = [32473, 4711];
 
-/// Texts of all lengths: each is whole where a message has room for it, and what our own numbers mean is told before
-/// (RFC 5610).
+/// Texts of all lengths: each is whole if a message has room for it, and the meaning of our own numbers is sent
+/// before (RFC 5610).
 #[test]
 fn details_to_the_letter() {
     for (mtu, enterprise, biflow) in
@@ -305,7 +305,7 @@ fn netflow_5_to_the_letter() {
     assert_eq!(packets, v4);
 }
 
-/// The exporter's uptime begins anew before it would wrap after 49 days, and for flows that are older than its start.
+/// The exporter's uptime restarts before it would wrap after 49 days, and for flows that are older than its start.
 #[test]
 fn uptime_never_wraps() {
     const DAY: i64 = 86_400_000_000_000;
@@ -362,8 +362,8 @@ fn templates_that_cannot_be_are_refused() {
     assert_eq!(std::fs::read_to_string(kept.path()).unwrap(), "what was exported before");
 }
 
-/// Whatever the MTU is, and whenever the rate of sampling is told: templates, options and a record fit into it, or it
-/// is refused.
+/// For any MTU, and at any time of the sampling options: templates, options and a record fit into it, or it is
+/// refused.
 #[test]
 fn messages_fit_the_mtu() {
     let (flows, mut accepted) = (flows(5, 40), 0);
@@ -472,7 +472,7 @@ fn the_other_collectors_get_everything() {
     assert_eq!(exporter.account().octets, path.metadata().unwrap().len());
 }
 
-/// A collector that is started again on the same port gets templates first, and the account tells what went by
+/// A collector that is started again on the same port gets templates first, and the account reports the flows lost
 /// meanwhile.
 #[test]
 fn a_collector_that_comes_back_gets_templates() {
@@ -550,8 +550,8 @@ fn a_closed_port_is_reported_once() {
     assert_eq!((exporter.account().lost, exporter.losses().count()), (0, 0));
 }
 
-/// Collectors tell exporters apart by their addresses: messages come from the one that was asked for, and say it where
-/// the template does.
+/// Collectors distinguish exporters by their addresses: messages come from the chosen one, and say so if the template
+/// does.
 #[test]
 fn messages_come_from_the_exporters_address() {
     let exporter = IpAddr::from([127, 0, 0, 2]);

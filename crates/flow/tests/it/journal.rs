@@ -18,7 +18,7 @@ pub(crate) struct Replayed {
     name: Option<Box<str>>,
 }
 
-/// What a reader of journals knows.
+/// The knowledge of a reader of journals.
 #[derive(Default)]
 pub(crate) struct Replay {
     slots: HashMap<u32, Replayed>,

@@ -13,7 +13,7 @@ fn resident() -> u64 {
     kib.map_or(0, |kib| kib * 1024)
 }
 
-/// A flow of one packet has nothing to tell but what the flow itself has: details take the places of their numbers.
+/// A flow of one packet has no more details than the flow itself: details take the places of their numbers.
 #[test]
 fn flows_of_one_packet_need_few_details() {
     if !is_alone(module_path!(), "flows_of_one_packet_need_few_details") {

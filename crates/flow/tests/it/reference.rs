@@ -118,8 +118,8 @@ fn reference(settings: &MeterSettings, frames: &[Timed]) -> FlowMeter {
     reference
 }
 
-/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next
-/// packet. All come from one interface: with that in the key they are the same flows, by wide keys.
+/// Both meters give the same flows for these frames, whether flows end by the clock or are found to have ended by
+/// their next packet. All come from one interface: with that in the key they are the same flows, by wide keys.
 fn assert_equal(settings: &MeterSettings, frames: &[Timed], what: &str) {
     let reference = reference(settings, frames);
     let wanted = sorted(reference.ended.iter().map(of_reference));
@@ -479,7 +479,7 @@ fn flows_are_found_when_the_index_has_grown() {
     assert_eq!((metered.flows.len(), with(1), with(5), with(2)), (7900, 300, 1600, 6000));
 }
 
-/// The same addresses and identifiers on two VLANs are two packets, where the key tells VLANs apart.
+/// The same addresses and identifiers on two VLANs are two packets, if the key distinguishes VLANs.
 #[test]
 fn fragments_belong_to_the_network_that_they_came_from() {
     let fragment = |offset: u16, port: u16| {
@@ -517,7 +517,7 @@ fn packets_from_the_future_stop_no_timer() {
     assert_eq!(ended, [(EndReason::Idle, 10, 9)]);
 }
 
-/// A meter that has finished begins anew, in the same memory.
+/// A meter that has finished starts again, in the same memory.
 #[test]
 fn a_meter_goes_on_after_its_end() {
     let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());

@@ -1,4 +1,4 @@
-//! TLS to the server of OpenSSL, which writes what it gets to standard output.
+//! TLS to the server of OpenSSL, which writes its input to standard output.
 
 use std::fs;
 use std::io::Read;
@@ -43,7 +43,7 @@ fn certificates(folder: &Path) {
     }
 }
 
-/// A server that asks for certificates of the probe's authority, and writes what it gets into a file; ended when
+/// A server that asks for certificates of the probe's authority, and writes its input into a file; ended when
 /// dropped.
 struct Server(Child, u16, PathBuf);
 
@@ -80,7 +80,7 @@ impl Server {
         format!("tls://127.0.0.1:{}", self.1).parse().unwrap()
     }
 
-    /// What it got, once it has ended.
+    /// The received bytes, once the server has ended.
     fn got(mut self) -> Vec<u8> {
         let _input = self.0.stdin.take();
         self.0.wait().unwrap();
@@ -109,7 +109,7 @@ fn export(exporter: &mut Exporter, flows: &[Flow]) {
     exporter.finish(now).unwrap();
 }
 
-/// The server gets, byte by byte, what stands in a file: in TLS 1.2 and 1.3, checked by address and by name.
+/// The server gets the same bytes that a file has: in TLS 1.2 and 1.3, checked by address and by name.
 #[test]
 fn tls_carries_the_bytes_of_a_file() {
     if !openssl_or_skip("tls_carries_the_bytes_of_a_file") {

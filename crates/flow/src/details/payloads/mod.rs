@@ -59,7 +59,7 @@ impl FlowState {
     }
 }
 
-/// How far the payload of a flow has been read.
+/// Progress of reading a flow's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     application: Option<Application>,

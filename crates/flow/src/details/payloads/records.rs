@@ -48,7 +48,7 @@ pub struct Tls {
 /// The first request of a flow, and the status of its first answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Http {
-    /// Its method; empty if no request was seen.
+    /// Method of the request; empty if no request was seen.
     pub method: Box<str>,
     /// The host that it names.
     pub host: Box<str>,

@@ -110,7 +110,7 @@ impl PayloadState {
         }
     }
 
-    /// Over TCP a message stands behind its length (RFC 1035, 4.2.2).
+    /// Reads DNS over TCP, where the length precedes a message (RFC 1035, 4.2.2).
     fn dns_stream(&mut self, bytes: &[u8], is_last: bool, cx: &mut ReadContext<'_>) -> ParseProgress {
         let whole =
             bytes.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest));

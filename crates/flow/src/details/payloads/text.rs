@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// The most bytes of a text that are told.
+/// Maximum length of a reported text in bytes.
 pub(crate) const TEXT_MAX: usize = 255;
 
 /// Whether a letter shows as itself and leaves its neighbours in their slots: no control character, none that turns the

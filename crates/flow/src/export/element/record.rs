@@ -25,12 +25,12 @@ pub(crate) enum FieldValue<'f> {
     Absent,
 }
 
-/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of
-/// both.
+/// One direction of a flow: the sending side, the side whose times are reported, and the times of both if the record
+/// is of both.
 #[derive(Clone, Copy)]
 pub(crate) struct RecordView<'f> {
     pub(crate) flow: &'f Flow,
-    /// Which side of the flow sent.
+    /// The side of the flow that sent.
     pub(crate) from: usize,
     /// Start and end of the record's time.
     pub(crate) first: Timestamp,
@@ -44,7 +44,7 @@ pub(crate) struct RecordView<'f> {
     pub(crate) places: Option<&'f [Place<'f>; 2]>,
 }
 
-/// What the rows of a flow need besides the flow.
+/// Data that the rows of a flow need in addition to the flow.
 #[derive(Clone, Copy)]
 pub(crate) struct RowContext<'c> {
     /// Whether both directions are one row.
@@ -87,7 +87,6 @@ impl<'f> RecordView<'f> {
         &self.flow.endpoints[1 - self.from]
     }
 
-    /// The value of a field.
     #[inline(always)]
     pub(crate) fn field_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
         let (flow, context) = (self.flow, &self.flow.context);
@@ -190,7 +189,7 @@ impl<'f> RecordView<'f> {
         })
     }
 
-    /// Value of a field that routers tell. A biflow's other direction came in where the first one left.
+    /// Value of a field that routers report. A biflow's other direction came in where the first one left.
     #[inline(never)]
     fn collected(&self, value: Value) -> FieldValue<'f> {
         let (flow, ingress) = (self.flow, self.flow.context.interface);

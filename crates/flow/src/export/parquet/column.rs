@@ -78,9 +78,8 @@ const ADDRESSES: [&str; 4] =
 /// The part of row groups without an address that are read for it all the same.
 const BLOOM_ERROR: f64 = 0.01;
 
-/// How files are written. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at 3, 14.5
-/// at 6; snappy 19.1.
-/// With `has_filters`, addresses have Bloom filters.
+/// Properties of written files. Of a million flows zstd made 14.7 MB at level 1, which is its default here, 14.8 at
+/// 3, 14.5 at 6; snappy 19.1. With `has_filters`, addresses have Bloom filters.
 pub(super) fn properties(columns: &[Column], order: &SortOrder, has_filters: bool) -> WriterPropertiesPtr {
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned())
@@ -102,7 +101,6 @@ pub(super) fn properties(columns: &[Column], order: &SortOrder, has_filters: boo
     Arc::new(properties.build())
 }
 
-/// Writes all rows as a row group.
 pub(super) fn write<W: Write + Send>(rows: RowGroup, file: &mut SerializedFileWriter<W>) -> Result<()> {
     let all_present = vec![PRESENT; rows.rows];
     let mut group = file.next_row_group()?;
@@ -115,7 +113,6 @@ pub(super) fn write<W: Write + Send>(rows: RowGroup, file: &mut SerializedFileWr
     group.close().map(|_| ())
 }
 
-/// Writes the values of a column.
 fn write_column(values: Values, column: &mut SerializedColumnWriter<'_>, all_present: &[i16]) -> Result<()> {
     let levels = if values.levels.is_empty() { all_present } else { values.levels.as_slice() };
     match (values.data, column.untyped()) {

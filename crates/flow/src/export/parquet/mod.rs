@@ -168,7 +168,7 @@ impl ParquetWriter {
         self.sampling = sampling;
     }
 
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     pub fn set_places(&mut self, places: &Arc<Places>) {
         self.places.set(places);
     }
@@ -336,7 +336,6 @@ fn hour_of(time: Timestamp) -> i64 {
     time.seconds().div_euclid(3600)
 }
 
-/// The directory of an hour.
 fn folder_of(directory: &Path, hour: i64) -> PathBuf {
     let time = jiff::Timestamp::from_second(hour.saturating_mul(3600)).unwrap_or_default();
     directory.join(time.strftime("date=%Y-%m-%d/hour=%H").to_string())

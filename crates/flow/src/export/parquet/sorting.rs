@@ -16,11 +16,11 @@ use crate::export::table::{Data, PRESENT, RowGroup, Values};
 /// Elements by which rows are sorted, the first before the second.
 const SORTED_BY: [[&str; 2]; 2] =
     [["sourceIPv4Address", "sourceIPv6Address"], ["destinationIPv4Address", "destinationIPv6Address"]];
-/// Octets of a text that stand in a row's key: all of an IPv4 address, and of a long IPv6 address the beginning.
+/// Octets of a text in a row's key: all of an IPv4 address, and of a long IPv6 address the beginning.
 const HEAD: usize = size_of::<u128>();
 
-/// Places of the columns by which rows are sorted, in the order of [`SORTED_BY`], each with the other version's beside
-/// it. Empty where the template has no source address.
+/// Places of the columns by which rows are sorted, in the order of [`SORTED_BY`], each with that of the other
+/// version. Empty if the template has no source address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SortOrder(Vec<[Option<usize>; 2]>);
 
@@ -31,7 +31,7 @@ impl SortOrder {
         SortOrder(places.into_iter().take_while(|places| places.iter().any(Option::is_some)).collect())
     }
 
-    /// The order as files tell it, or `None` where rows are as they came.
+    /// The order as files declare it, or `None` if rows keep their order of arrival.
     pub(super) fn told(&self) -> Option<Vec<SortingColumn>> {
         let columns = self.0.iter().flatten().flatten();
         let told = columns
@@ -41,7 +41,7 @@ impl SortOrder {
     }
 }
 
-/// What a row is sorted by: an address's version is in the places of the texts, since each version has a column.
+/// The sort key of a row: an address's version is in the places of the texts, since each version has a column.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct AddressKey {
     /// The column of the version: the first has all rows that are not null there.
@@ -50,7 +50,6 @@ struct AddressKey {
 }
 
 impl RowGroup {
-    /// Sorts the rows.
     pub(super) fn sort(&mut self, order: &SortOrder) {
         if order.0.is_empty() || self.rows < 2 {
             return;
@@ -116,7 +115,7 @@ impl Values {
         (0..self.len).map(move |row| if self.is_present(row) { starts.next() } else { None })
     }
 
-    /// Puts the row that stands at `rows[0]` first, and so on.
+    /// Moves the row at `rows[0]` to the first place, and so on.
     fn reorder(&mut self, rows: &[u32]) {
         let places = self.places();
         let place =
@@ -146,7 +145,7 @@ impl Values {
         (self.data, self.levels) = (data, levels);
     }
 
-    /// Where each row's value stands among those that are not null; `None` where no row is null.
+    /// Position of each row's value among those that are not null; `None` if no row is null.
     fn places(&self) -> Option<Vec<u32>> {
         let mut count = 0;
         let places = self.levels.iter().map(|level| {

@@ -30,7 +30,7 @@ use crate::export::rows::Column;
 use crate::export::table::RowGroup;
 
 /// Estimated bytes of a file's end for each column of a row group: of 12 row groups with 21 columns it took 123 bytes
-/// each, besides the index of pages, which has two values of 64 bytes at most for each of seven pages.
+/// each, plus the index of pages, which has two values of 64 bytes at most for each of seven pages.
 const FOOTER: usize = 1024;
 
 /// Rows to write.
@@ -53,7 +53,7 @@ pub(super) struct Outcome {
     pub(super) files_lost: u64,
     /// Octets of complete files.
     pub(super) octets: u64,
-    /// The first error that the caller was not yet told.
+    /// The first error that was not yet reported to the caller.
     pub(super) failure: Option<Error>,
 }
 
@@ -92,8 +92,7 @@ struct Open {
     /// Row groups that it has, and bytes of the longest.
     groups: usize,
     longest: usize,
-    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest
-    /// values.
+    /// Maximum bytes at the file's end for each row group: the offsets, and the least and greatest values.
     footer: usize,
 }
 
@@ -228,7 +227,7 @@ impl Open {
     }
 }
 
-/// A random number, which tells this writer's files from other writers'.
+/// A random number, which distinguishes this writer's files from those of other writers.
 pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

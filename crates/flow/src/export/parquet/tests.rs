@@ -80,7 +80,6 @@ fn field(row: &Row, name: &str) -> Field {
     named.unwrap_or_else(|| panic!("no {name}")).1.clone()
 }
 
-/// Packets by folder.
 fn packets_below(folder: &Path) -> Vec<(String, u64)> {
     let mut sums: Vec<(String, u64)> = Vec::new();
     for name in all_below(folder) {
@@ -264,7 +263,7 @@ fn hours_that_are_open_are_few() {
     assert_eq!(first.1, 1 << 0 | 1 << 4 | 1 << 6 | 1 << 13);
 }
 
-/// An hour that cannot be written: its packets are lost, and told; the others are there.
+/// An hour that cannot be written: its packets are reported as lost; the others are there.
 #[test]
 fn rows_that_cannot_be_written_are_lost() {
     let folder = tempfile::tempdir().unwrap();

@@ -39,7 +39,7 @@ impl Values {
         bytes
     }
 
-    /// The same of elements that most templates have, a row for each direction; `None` for others.
+    /// Pushes values of elements that most templates have, a row for each direction; `None` for others.
     fn push_plain(&mut self, value: Value, column: &Column, flows: &[Flow]) -> Option<usize> {
         if let (Data::Addresses(_), Value::SourceAddress | Value::DestinationAddress) = (&self.data, value) {
             return Some(self.push_addresses(value, column, flows));

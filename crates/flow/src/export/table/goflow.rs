@@ -80,7 +80,7 @@ const FIELDS: [(u16, u32); 35] = [
 /// Encodes tables as messages of goflow2.
 pub struct GoflowEncoder {
     kinds: Vec<ColumnType>,
-    /// Of each column its field, if there is one.
+    /// The field of each column, if there is one.
     fields: Vec<Option<u32>>,
     message: Vec<u8>,
 }

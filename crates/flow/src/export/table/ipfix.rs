@@ -34,7 +34,7 @@ const TEXT_MAX: usize = 512;
 /// Encodes tables as messages of IPFIX.
 pub struct IpfixEncoder {
     kinds: Vec<ColumnType>,
-    /// Of each version of IP its fields, and the columns that they are of.
+    /// The fields of each version of IP, and their columns.
     templates: [Vec<(usize, Field)>; 2],
     /// Columns of IPv6 alone.
     of_v6: Vec<usize>,
@@ -57,8 +57,8 @@ struct Messages {
 }
 
 impl IpfixEncoder {
-    /// An encoder of tables of this shape. Of `options` the domain and the enterprise number apply. The Community ID is
-    /// no information element, and left out.
+    /// An encoder of tables of this shape. It uses the domain and the enterprise number of `options`. The Community
+    /// ID is not an information element, and left out.
     ///
     /// # Errors
     /// [`Error::Template`] if nothing else is left.

@@ -31,11 +31,11 @@ struct Output {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NativeType {
-    /// Of so many bytes.
+    /// A number of so many bytes.
     Unsigned(usize),
     /// With so many digits.
     DateTime64(u8),
-    /// Of 32 bits.
+    /// Seconds in 32 bits.
     DateTime,
     Ipv6,
     /// Addresses for servers that know no type for them.

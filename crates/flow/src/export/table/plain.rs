@@ -3,11 +3,11 @@
 use super::{Cell, Cells, ColumnType, Data, EncodedRows, FlowTable, RowGroup, Values};
 use crate::Error;
 
-/// The most bytes that a value takes in any of these formats, besides those of texts.
+/// Maximum bytes of a value in any of these formats, without those of texts.
 const VALUE_LEN: usize = 8;
 
-/// Encodes a table in parts whose values have about `bytes_max` bytes: eight for each, also where it is null, and those of
-/// texts beside.
+/// Encodes a table in parts whose values have about `bytes_max` bytes: eight for each, also for a null, plus those of
+/// texts.
 pub(in crate::export) fn encode_parts(
     table: &FlowTable,
     kinds: &[ColumnType],

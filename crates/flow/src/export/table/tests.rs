@@ -45,7 +45,7 @@ pub(super) fn flows(count: u64) -> Vec<Flow> {
     (0..count).map(flow).collect()
 }
 
-/// What another exporter gave: fields that follow from the number.
+/// The data of another exporter: fields that follow from the number.
 fn collected(number: usize) -> Collected {
     let mut known = KnownFields::default();
     for (at, field) in [

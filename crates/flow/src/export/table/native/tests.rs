@@ -76,7 +76,8 @@ fn column<'c>(columns: &'c [(String, String, Vec<String>)], name: &str) -> &'c [
     &columns.iter().find(|column| column.0 == name).unwrap_or_else(|| panic!("no {name}")).2
 }
 
-/// Of both versions of IP, of which each column of one has nulls, and of each alone, whose columns are written as a whole.
+/// Tables of both versions of IP, in which each column of one has nulls, and of each alone, whose columns are written
+/// as a whole.
 #[test]
 fn columns_have_what_the_flows_have() {
     let all = flows(300);
