@@ -11,29 +11,29 @@ use std::fmt;
 pub struct Account {
     /// Packets meant for it. Counted by the writer.
     pub offered: u64,
-    /// Packets handed on, and done with. Told by the reader.
+    /// Packets handed on, and done with. Reported by the reader.
     pub delivered: u64,
     /// Packets that it did not get.
     pub lost: LossCounts,
-    /// Whether the reader told impossible counts, and is believed no further. `offered` is right all the same.
+    /// Whether the reader reported impossible counts, and is not believed further. `offered` is right all the same.
     pub is_implausible: bool,
 }
 
 /// Packets that a reader did not get, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LossCounts {
-    /// Its index had no room. Counted by the writer.
+    /// The index was full. Counted by the writer.
     pub index_full: u64,
-    /// They were gone from the buffer before it came to them. Told by the reader.
+    /// The packets were gone from the buffer before the reader came to them. Reported by the reader.
     pub overwritten: u64,
-    /// They made no sense: a fault of the writer. Told by the reader.
+    /// The packets made no sense: a fault of the writer. Reported by the reader.
     pub damaged: u64,
     /// Packets not looked at: lost at the reader's end, still to come before.
     pub unread: u64,
 }
 
 impl LossCounts {
-    /// All causes together. A writer that lies may give any number, so the sum does not wrap around.
+    /// All causes together. A dishonest writer may give any number, so the sum does not wrap around.
     pub fn total(&self) -> u64 {
         let LossCounts { index_full, overwritten, damaged, unread } = *self;
         [overwritten, damaged, unread].into_iter().fold(index_full, u64::saturating_add)
@@ -118,7 +118,7 @@ impl SourceCounts {
         Some(self.words[place as usize]).filter(|count| *count != UNKNOWN)
     }
 
-    /// Sets the count at a place; `None` says that it is not known. 2^64 - 1 cannot be told from that.
+    /// Sets the count at a place; `None` means that it is not known. 2^64 - 1 cannot be distinguished from that.
     pub fn set(&mut self, place: SourceCounter, count: Option<u64>) {
         self.words[place as usize] = count.unwrap_or(UNKNOWN);
     }

@@ -38,7 +38,6 @@ impl Outcome {
         self.delivered + self.overwritten + self.damaged
     }
 
-    /// Counts an entry.
     pub(crate) fn add(&mut self, entry: IndexEntry, result: Result<(), Miss>) {
         self.bytes = self.bytes.wrapping_add(u64::from(entry.cap_len));
         match result {
@@ -160,14 +159,14 @@ impl Consumer {
         Guarantee::from_word(self.words[index::STANDING].load(Acquire))
     }
 
-    /// Of the past nothing that is older than this comes after what a [`refresh`](Self::refresh) behind this call
-    /// finds; the greatest number once nothing of it comes any more.
+    /// After a [`refresh`](Self::refresh) behind this call, no packet of the past comes that is older than this; the
+    /// greatest number once none comes any more.
     pub(crate) fn past(&self) -> i64 {
         // Pairs with the release store in `Producer::set_past`.
         self.words[index::PAST].load(Acquire) as i64
     }
 
-    /// Captured bytes of the entries that are not consumed. Of a writer that lies, any number.
+    /// Captured bytes of the entries that are not consumed. A dishonest writer may give any number.
     pub(crate) fn unread_bytes(&self) -> u64 {
         self.words[index::BYTES].load(Relaxed).wrapping_sub(self.done.bytes)
     }

@@ -1,11 +1,11 @@
 //! Bytes into and out of memory that another process looks at or writes to meanwhile.
 //!
 //! Memory that another thread may access at the same time must be accessed by atomics. Eight bytes at a time that is
-//! slow for a packet, and the compiler may not join relaxed atomics. On x86-64 the copies are instructions that it does
-//! not look into: they do what a loop of relaxed loads and stores does (no word of 8 aligned bytes is ever torn, which
-//! is not even relied on: the sequence of the block says whether a copy is whole), 64 bytes a round. Elsewhere, and
-//! under miri, they are that loop. Under loom only the metadata's first and last words are copied, because each access
-//! multiplies what it has to try.
+//! slow for a packet, and the compiler may not join relaxed atomics. On x86-64 the copies are instructions that it
+//! does not look into: they have the effect of a loop of relaxed loads and stores (no word of 8 aligned bytes is ever
+//! torn, which is not even relied on: the sequence of the block says whether a copy is whole), 64 bytes a round.
+//! Elsewhere, and under miri, they are that loop. Under loom only the metadata's first and last words are copied,
+//! because each access multiplies what it has to try.
 
 use crate::atomic::{AtomicU64, Relaxed};
 #[cfg(not(loom))]

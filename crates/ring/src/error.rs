@@ -17,7 +17,7 @@ pub enum Error {
     /// A number that the format does not allow.
     #[error("the {what} cannot be {value}; it is {least} to {most}, sizes of buffers a power of two")]
     Size {
-        /// Of what.
+        /// The part with the wrong size.
         what: &'static str,
         /// The number.
         value: u64,
@@ -47,7 +47,7 @@ pub enum Error {
     WrongLength {
         /// `packet buffer` or `index`.
         file: &'static str,
-        /// Its size.
+        /// Size of the part.
         found: u64,
         /// The value that is expected.
         expected: u64,

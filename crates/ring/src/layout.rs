@@ -20,7 +20,7 @@ pub(crate) const LINE_WORDS: usize = LINE_LEN / 8;
 pub(crate) const BLOCK_HEAD_LEN: usize = 128;
 /// In place of a record: nothing more in this block.
 pub(crate) const BLOCK_END: u64 = u64::MAX;
-/// The length of a block unless told otherwise, in bytes.
+/// The default length of a block in bytes.
 pub const BLOCK_LEN_DEFAULT: u32 = 1 << 20;
 
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
@@ -92,7 +92,7 @@ pub(crate) mod index {
     pub(crate) const SEEN: usize = 43;
     pub(crate) const WAKE_AT_PACKETS: usize = 44;
 
-    /// Of `PAST`: nothing of the past is still to come.
+    /// Value of `PAST`: no packet of the past is still to come.
     pub(crate) const PRESENT: u64 = i64::MAX as u64;
 
     pub(crate) const AWAKE: u64 = 0;

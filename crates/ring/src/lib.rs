@@ -7,7 +7,7 @@
 //!           +--Writer::publish, once a batch---> heads, and sleepers are woken
 //! ```
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
 //! | `layout` | the layout of the memory; `docs/format/ring.md` has the tables, the writers of each word, and the orderings |
 //! | `record` | a packet's metadata as eight words |

@@ -20,8 +20,7 @@ use crate::{Error, VerdictUse, WakeThreshold};
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
-/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each
-/// time.
+/// Number of rings of a bell without data in one wait, before it is ignored for [`HELD_UP_NAP`] each time.
 const RINGS_IN_VAIN_MAX: u32 = 64;
 
 /// The order in which packets of several buffers are lent.
@@ -72,9 +71,9 @@ struct Part {
     len: usize,
     /// Since when its batch waits for another buffer.
     held_since_ns: Option<i64>,
-    /// Of one that has nothing: what its writer said before.
+    /// The last promise of a writer whose reader has nothing.
     promise: Option<Promise>,
-    /// Its bell is one of those that are waited on.
+    /// Whether its bell is one of those that are waited on.
     is_polled: bool,
 }
 
@@ -96,7 +95,7 @@ impl Part {
         Ok(self.next < self.len)
     }
 
-    /// The time of what it has first. If that is nothing and may become something, there is a promise afterwards.
+    /// The time of its first packet. If it has none and may get one, there is a promise afterwards.
     fn front(&mut self) -> Result<Option<i64>, Error> {
         // Before packets are asked for: what comes after those is not older than this.
         let nothing_before = self.reader.watermark().map_or(i64::MIN, |time| time.as_nanos());
@@ -152,7 +151,8 @@ impl MergedReader {
         self.next_batch_at(read_clocks)
     }
 
-    /// Likewise at a moment, which is asked for only if the patience of [`MergeOrder::ByTime`] matters.
+    /// As [`next_batch`](Self::next_batch), at a moment that is read only if the patience of [`MergeOrder::ByTime`]
+    /// matters.
     ///
     /// # Errors
     /// As [`next_batch`](Self::next_batch).

@@ -28,7 +28,7 @@ impl Told {
     }
 }
 
-/// An entry as it lies in an index: position; captured bytes and verdict.
+/// An entry in the form of an index: position; captured bytes and verdict.
 pub(crate) type EntryWords = [u64; 2];
 
 #[inline]
@@ -55,7 +55,7 @@ pub(crate) struct Producer {
     published_full: u64,
     bytes: u64,
     told: Told,
-    /// The sum of what was told.
+    /// The sum of the reported counts.
     consumed: u64,
     is_implausible: bool,
 }
@@ -112,7 +112,7 @@ impl Producer {
         })
     }
 
-    /// Likewise, all with one verdict, which is in none of them yet. They are copied as one stretch: 2.8 cycles for
+    /// Pushes entries with one verdict, which is in none of them yet. They are copied as one stretch: 2.8 cycles for
     /// each, where picking them one by one takes 5 to 7.
     #[inline]
     pub(crate) fn push_stretch(&mut self, entries: &[EntryWords], verdict: u32) -> u64 {

@@ -98,7 +98,7 @@ pub struct Reader {
     outcome: Outcome,
     reads_in_place: bool,
     verdict_use: VerdictUse,
-    /// Of the batch's packets, if they are lent.
+    /// Verdicts of the batch's packets, if they are lent.
     verdicts: Vec<u32>,
     /// The block that is held; 0 for none.
     held: u64,
@@ -106,7 +106,7 @@ pub struct Reader {
     all_read_ns: Option<u64>,
     /// Whether the writer woke this reader, for whatever reason, since the last read.
     is_called: bool,
-    /// Whether the writer was told that this reader sleeps.
+    /// Whether the writer knows that this reader sleeps.
     is_armed: bool,
     /// Whether the bell hung up.
     is_gone: bool,
@@ -122,15 +122,15 @@ enum Base {
     },
 }
 
-/// The use of verdicts, the numbers beside packets in an index. Writer and reader agree on their meaning.
+/// The use of verdicts, the numbers of packets in an index. Writer and reader agree on their meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VerdictUse {
-    /// They are not looked at.
+    /// Verdicts are ignored.
     #[default]
     Ignore,
     /// The verdict becomes the packet's [`label`](tapline_packet::Meta::label), up to 255.
     Label,
-    /// They are lent beside the packets: [`Reader::verdicts`].
+    /// Verdicts are lent with the packets: [`Reader::verdicts`].
     Lend,
 }
 
@@ -144,7 +144,7 @@ impl Reader {
         Reader::open_within(parts, &ReaderLimits::ANY)
     }
 
-    /// The same, within these limits.
+    /// As [`open`](Self::open), within these limits.
     ///
     /// # Errors
     /// Like [`open`](Self::open); [`Error::Size`] beyond the limits.
@@ -277,7 +277,7 @@ impl Reader {
         Batch::new(base, &self.records)
     }
 
-    /// Whether the batch lies in the buffer itself.
+    /// Whether the batch is in the buffer itself.
     pub fn is_in_place(&self) -> bool {
         matches!(self.base, Base::Block { .. })
     }
@@ -310,7 +310,7 @@ impl Reader {
         self.account()
     }
 
-    /// Likewise, if only the first `packets` of the last batch were handed on: the others count as unread.
+    /// Finishes when only the first `packets` of the last batch were handed on: the others count as unread.
     pub(crate) fn finish_after(mut self, packets: usize) -> Account {
         self.outcome.delivered = self.outcome.delivered.min(packets as u64);
         self.finish()

@@ -49,7 +49,7 @@ fn flags(meta: &Meta) -> u64 {
     direction | u64::from(meta.packet_type.to_kernel()) << 8 | checksum << 16 | gso | vlan
 }
 
-/// Any words are a head; whether it is the right one, position and length tell.
+/// Any words are a head; position and length show whether it is the right one.
 #[inline]
 pub(crate) fn decode(words: &[u64; LINE_WORDS]) -> RecordHead {
     let (cap_len, wire_len) = halves(words[0]);

@@ -61,7 +61,7 @@ pub(crate) struct Past {
 pub(crate) enum Next<'s> {
     /// A packet that was asked for.
     Held(HistoryPacket<'s>),
-    /// One that is older than was asked for.
+    /// A packet that is older than requested.
     Older,
     /// All published packets were returned.
     End,
@@ -73,7 +73,7 @@ pub(crate) trait Holders {
     fn begin(&mut self, current: u64);
     /// Whether a reader holds the block `sequence`.
     fn hold(&mut self, sequence: u64) -> bool;
-    /// The block will be taken: readers that were promised that it stays are told that it does not.
+    /// The block will be taken: readers that were promised that it stays are notified.
     fn give_up(&mut self, sequence: u64);
 }
 
@@ -236,7 +236,7 @@ impl Store {
         }
     }
 
-    /// Likewise, and then that nothing more comes.
+    /// Ends the store, and then announces that nothing more comes.
     pub(crate) fn close(&mut self, indices: impl FnOnce(&Store)) {
         self.publish(None, indices);
         // Pairs with the acquire fence after the load in `View::is_closed`.
@@ -377,11 +377,11 @@ impl Store {
 /// A packet that the buffer holds, lent to its writer.
 #[derive(Clone, Copy, Debug)]
 pub struct HistoryPacket<'a> {
-    /// Its position.
+    /// Position of the record.
     pub entry: IndexEntry,
     /// The facts about it.
     pub meta: Meta,
-    /// Its number, from 0, among all that were ever stored.
+    /// Number of the record, from 0, among all that were ever stored.
     pub number: u64,
     /// The captured bytes.
     pub data: &'a [u8],

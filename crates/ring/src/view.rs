@@ -24,7 +24,7 @@ use crate::{Error, atomic::AtomicU64};
 
 const FILE: &str = "packet buffer";
 
-/// Why a record cannot be had.
+/// The reason that a record is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Miss {
     /// The block holds something else by now.
@@ -146,7 +146,7 @@ impl View {
         if is_meant(&head, entry) { Ok(head) } else { Err(Miss::Damaged) }
     }
 
-    /// The block that a position lies in.
+    /// The block of a position.
     pub(crate) fn sequence_of(&self, entry: IndexEntry) -> u64 {
         self.geometry.place(entry.position).sequence
     }
@@ -188,7 +188,7 @@ impl View {
         self.geometry.block_word(place.slot) + place.offset / 8
     }
 
-    /// Whether the block still holds what it did.
+    /// Whether the block still holds the same content.
     fn has(&self, place: &BlockPosition) -> bool {
         self.words.load(self.geometry.block_word(place.slot) + block::SEQUENCE) == place.sequence
     }

@@ -61,7 +61,7 @@ pub enum Policy {
     /// The reader loses packets, which are counted, and copies those that it reads.
     Lossy,
     /// Unread packets stay within a credit, and the reader reads them in place. Beyond the credit it becomes lossy,
-    /// and is told.
+    /// and is notified.
     Leased {
         /// The reader's lag at most, in bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
@@ -103,7 +103,7 @@ pub struct ReaderId {
 /// A reader that was added: its number for the writer, and the descriptors for its process.
 #[derive(Debug)]
 pub struct NewReader {
-    /// Its number for the writer.
+    /// Number of the reader for the writer.
     pub id: ReaderId,
     /// The descriptors for [`Reader::open`](crate::Reader::open). Passed on by SCM_RIGHTS, or inherited.
     pub parts: ReaderParts,
@@ -358,7 +358,7 @@ impl Writer {
         self.readers.get(id)?.wait(timeout).map(|_| ())
     }
 
-    /// Likewise, for the whole of a long `timeout`; returns how the sleep ended.
+    /// As [`wait_for`](Self::wait_for), for the whole of a long `timeout`; returns how the sleep ended.
     #[cfg(all(test, not(miri)))]
     pub(crate) fn wait_long_for(
         &mut self,
@@ -414,7 +414,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Likewise, each packet with the verdict that is given for its index in the batch.
+    /// As [`index`](Self::index), with a verdict for each packet, by its index in the batch.
     ///
     /// # Errors
     /// As [`index`](Self::index).
@@ -434,8 +434,7 @@ impl Writer {
         Ok(())
     }
 
-    /// After packets found no room in a reader's index, or in the buffer: demotes and tells the readers that were
-    /// promised otherwise.
+    /// After a reader's index or the buffer was full: demotes and notifies the readers that were promised otherwise.
     #[cold]
     fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
         let standing = self.readers.get(id)?.standing;
@@ -460,8 +459,8 @@ impl Writer {
         self.publish_until(now_ns, self.latest);
     }
 
-    /// Likewise, with a lower bound for the times of packets that are stored from now on; `None` gives none. An idle
-    /// writer calls this as well, so that merging readers go on.
+    /// As [`publish`](Self::publish), with a lower bound for the times of packets that are stored from now on; `None`
+    /// gives none. An idle writer calls this as well, so that merging readers go on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
         self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
         self.readers.wake_sleepers(now_ns);
@@ -542,7 +541,7 @@ impl Writer {
         self.store.skipped_blocks()
     }
 
-    /// Ends the buffer: shows all stored and indexed packets, tells all readers that no more come, and wakes them.
+    /// Ends the buffer: shows all stored and indexed packets, notifies all readers that no more come, and wakes them.
     /// They read the rest; [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
     pub fn end(&mut self) {
         let now_ns = self.readers.now_ns();

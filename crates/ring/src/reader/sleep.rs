@@ -47,7 +47,7 @@ impl Default for WakeThreshold {
     }
 }
 
-/// Why a wait ended.
+/// The reason that a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
     /// There are packets, as many or as old as was wished.
@@ -108,9 +108,9 @@ impl Reader {
         self.arm_with(self.wish.max_delay_ns()).map(Result::err)
     }
 
-    /// Likewise, for callers that look at the bell themselves ([`hear`](Self::hear)) whenever poll(2) says that there
-    /// is something, and look again when the time is over that this gives in nanoseconds: what is there by then may
-    /// have waited for as long as was wished. Callers that surely do so may `keep_time`. No system call.
+    /// Arms the reader for callers that poll the bell themselves ([`hear`](Self::hear)) whenever poll(2) reports
+    /// something, and look again after the returned time in nanoseconds: packets present by then may have waited for
+    /// as long as allowed. Callers that surely do so may `keep_time`. No system call.
     pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, WaitEnd>, Error> {
         let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
         self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
@@ -133,7 +133,7 @@ impl Reader {
         }
     }
 
-    /// Asks the bell what it heard.
+    /// Reads the bell.
     pub(crate) fn hear(&mut self) {
         match self.bell.answer() {
             BellEvent::Nothing => {}

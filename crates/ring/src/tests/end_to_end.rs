@@ -7,7 +7,7 @@ use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
 use crate::layout::Guarantee;
 use crate::*;
 
-/// Packets whose bytes and times tell their numbers.
+/// Packets whose bytes and times contain their numbers.
 pub(crate) struct Made {
     base: Vec<u8>,
     records: Vec<Record>,

@@ -1,4 +1,4 @@
-//! The other side lies: what each side checks, case by case. The fuzz targets look for other cases.
+//! The other side is dishonest: the checks of each side, case by case. The fuzz targets look for other cases.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;

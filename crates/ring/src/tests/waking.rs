@@ -123,7 +123,7 @@ fn lent_packets_wake_no_reader() {
     assert_eq!(drain(&mut reader), [20]);
 }
 
-/// Waits until a reader sleeps on its futex, as far as can be told from here; or until its thread has ended.
+/// Waits until a reader sleeps on its futex, as far as can be seen from here; or until its thread has ended.
 fn until_asleep<T>(words: &SharedWords, sleeper: &JoinHandle<T>) {
     while words[index::WAITING].load(SeqCst) != index::ON_FUTEX && !sleeper.is_finished() {
         thread::yield_now();

@@ -18,10 +18,10 @@ use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
 use crate::store::{HistoryPacket, Holders, IndexEntry, Next, Past, Store};
 use crate::writer::{DetachedReader, Policy, READERS_MAX, ReaderId, ReplayProgress, WriteRoom, holders_max};
 
-/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a
-/// quarter of the blocks at most, so it always ends with a block, however many readers lie. An honest reader that is
-/// found at a block was told before that it is lossy, since it lags by more than any credit, and holds nothing anew; so
-/// one that is found at two moves its mark as we look.
+/// Maximum number of blocks that a reader may hold while a batch is stored. With this and [`holders_max`] a search
+/// skips a quarter of the blocks at most, so it always ends with a block, however many readers are dishonest. An
+/// honest reader that is found at a block was notified before that it is lossy, since it lags by more than any
+/// credit, and holds no new block; so one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
 /// The longest sleep of the writer before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ pub(super) struct Attached {
     since_ns: u64,
     /// Packets from before it came that are to be offered to it, or counted.
     past: Option<Past>,
-    /// Its index says how far it is with that.
+    /// Whether its index shows the time of the past.
     shows_past: bool,
     /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for
     /// readers that nothing is kept for.
@@ -99,7 +99,6 @@ impl Attached {
         }
     }
 
-    /// Has it begin in the past.
     pub(super) fn begin(&mut self, past: Option<Past>) {
         self.past = past;
         if let Some(past) = past {
@@ -187,7 +186,7 @@ impl Attached {
         lost
     }
 
-    /// Of the past up to now it is offered nothing more; [`replay`](Self::replay) counts it. Whether there is any.
+    /// Offers nothing more of the past up to now; [`replay`](Self::replay) counts it. Returns whether there is any.
     pub(super) fn skip(&mut self, store: &Store) -> bool {
         let past = self.past.as_mut().filter(|past| past.until.is_none());
         past.map(|past| past.until = Some(store.head())).is_some()
@@ -311,12 +310,12 @@ impl Readers {
         }
     }
 
-    /// The time of the last call that told it.
+    /// The time of the last call that gave it.
     pub(super) fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// Whether one more of this policy can be had, and what it is promised.
+    /// Whether one more reader of this policy is possible, and the promised credit.
     pub(super) fn admit(&self, policy: &Policy) -> Result<Option<Credit>, Error> {
         if self.attached().count() >= READERS_MAX {
             return Err(Error::TooManyReaders { most: READERS_MAX });

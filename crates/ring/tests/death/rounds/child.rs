@@ -13,7 +13,7 @@ pub(crate) const KILL: i32 = 9;
 pub(crate) const CONT: i32 = 18;
 pub(crate) const STOP: i32 = 19;
 
-/// A child, what it notes, and the socket that it got things by.
+/// A child, its notes, and the socket from which it received its parts.
 pub(crate) struct Other {
     pub(crate) child: Child,
     pub(crate) notes: SharedWords,

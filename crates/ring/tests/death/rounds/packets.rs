@@ -1,9 +1,9 @@
-//! Packets that tell their numbers.
+//! Packets that contain their numbers.
 
 use tapline_packet::{Batch, Meta, Record, Selection, Timestamp};
 use tapline_testkit::random::Random;
 
-/// A batch whose packets tell their numbers.
+/// A batch whose packets contain their numbers.
 pub(crate) struct Made {
     pub(crate) base: Vec<u8>,
     pub(crate) records: Vec<Record>,

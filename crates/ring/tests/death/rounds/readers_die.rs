@@ -27,7 +27,7 @@ struct Known {
     other: Other,
     /// Packets offered to it, by our own count.
     offered: u64,
-    /// Of these, from before it came.
+    /// Delivered packets from before the reader came.
     replayed: u64,
     /// The number of the first packet that it may be offered.
     first: u64,
@@ -122,8 +122,8 @@ fn start(stored: u64, random: &mut Random) -> StartPosition {
 }
 
 impl Known {
-    /// How many packets from its first one on it was not offered: a block that was held outlived those after it, or
-    /// they were too old for it.
+    /// Number of packets from its first one on that it was not offered: a block that was held outlived those after
+    /// it, or they were too old for it.
     fn gone(&self, stored: u64) -> u64 {
         stored - self.first - self.offered
     }
