@@ -15,7 +15,6 @@ use hyper::header::{AUTHORIZATION, COOKIE, HOST};
 use hyper::{HeaderMap, Uri};
 use tapline_pages::Rights;
 
-/// The name of the cookie.
 pub(crate) const COOKIE_NAME: &str = "tapline";
 
 /// The tokens, and the hosts under which browsers reach us.
@@ -50,7 +49,7 @@ fn check_token(token: &str) -> Result<(), &'static str> {
 pub(crate) type Refusal = (u16, &'static str);
 
 impl Access {
-    /// A token of chance for these rights. `hosts` are names besides loopback's, without ports.
+    /// A random token for these rights. `hosts` are names in addition to loopback's, without ports.
     ///
     /// # Errors
     /// The system has no random bytes.
@@ -156,7 +155,7 @@ impl Access {
         Ok((token.rights, &token.user))
     }
 
-    /// Compares with each token, so that the time tells nothing.
+    /// Compares with each token, so that the time reveals nothing.
     fn find(&self, given: &str) -> Option<&Token> {
         let mut found = None;
         for token in &self.tokens {
@@ -168,7 +167,7 @@ impl Access {
     }
 }
 
-/// In a time that does not tell where they differ.
+/// Compares in a time that does not depend on the place of the difference.
 fn is_equal(one: &[u8], other: &[u8]) -> bool {
     one.len() == other.len() && one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

@@ -15,8 +15,8 @@ pub(crate) enum Answer {
     Whole(Option<Bytes>),
     /// Parts, until the sender ends.
     Parts(Receiver<Bytes>),
-    /// Likewise, of a file that is whole if this is true when the sender has ended. Otherwise the connection ends without
-    /// the end of the body, so that the browser shows a download that failed.
+    /// A file that is whole if the flag is true when the sender has ended. Otherwise the connection ends without the
+    /// end of the body, so that the browser shows a download that failed.
     File(Receiver<Bytes>, Arc<AtomicBool>),
 }
 

@@ -1,22 +1,23 @@
-//! What an administrator is told of a fault of the history: at once, again each hour while it lasts, and when it is over.
+//! Reports of a fault of the history to the administrator: at once, again each hour while it lasts, and when it is
+//! over.
 
 use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// The time after which a fault that lasts is told again.
+/// The time after which a lasting fault is reported again.
 const AGAIN: Duration = Duration::from_secs(3600);
 
-/// The fault that was told last.
+/// The fault that was reported last.
 #[derive(Debug, Default)]
 pub(crate) struct Complaint {
-    /// Its kind, and the time of the telling on a steady clock.
+    /// Kind of the fault, and the time of the report on a steady clock.
     told: Option<(Discriminant<Error>, Duration)>,
 }
 
 impl Complaint {
-    /// Whether an error is to be told at this time of a steady clock.
+    /// Whether an error is to be reported at this time of a steady clock.
     pub(crate) fn is_due(&mut self, error: &Error, now: Duration) -> bool {
         let kind = discriminant(error);
         let is_due = self.told.is_none_or(|(told, at)| told != kind || now.saturating_sub(at) >= AGAIN);
@@ -26,7 +27,7 @@ impl Complaint {
         is_due
     }
 
-    /// The fault is over; whether it was told.
+    /// Ends the fault. Returns whether it was reported.
     pub(crate) fn end(&mut self) -> bool {
         self.told.take().is_some()
     }

@@ -29,7 +29,7 @@ pub enum Error {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and how to mend it.
+        /// The fault, and its remedy.
         why: String,
     },
     /// The runtime of the server.
@@ -38,7 +38,7 @@ pub enum Error {
     /// The history.
     #[error("history {}: {}", .path.display(), Error::line(.source))]
     History {
-        /// Its file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of SQLite.
         source: rusqlite::Error,
@@ -48,7 +48,7 @@ pub enum Error {
     HistoryFile {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and how to mend it.
+        /// The fault, and its remedy.
         why: String,
     },
     /// A history that another process writes.
@@ -57,9 +57,9 @@ pub enum Error {
         .path.display(), process(*.holder)
     )]
     HistoryHeld {
-        /// Its file.
+        /// Path of the file.
         path: PathBuf,
-        /// The process, if it has told its number.
+        /// The process, if it has written its number.
         holder: Option<u32>,
     },
     /// A file of events that cannot be read.
@@ -101,7 +101,7 @@ pub enum Error {
         .path.display()
     )]
     HistoryVersion {
-        /// Its file.
+        /// Path of the file.
         path: PathBuf,
         /// The version that it has.
         version: i64,

@@ -34,7 +34,7 @@ use crate::error::Error;
 
 const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
-/// Seconds and events from an hour ahead of the clock are not kept: what is too old is told by the latest second.
+/// Seconds and events from an hour ahead of the clock are not kept: the latest second decides which are too old.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
 /// The least bytes that the log of the file may have: a minute, an hour and a day, and what they push out.
 const LOG_MIN: u64 = 4 << 20;
@@ -98,7 +98,7 @@ impl Tier {
     }
 }
 
-/// How much is kept.
+/// Limits of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Minutes are kept for so long.
@@ -129,9 +129,9 @@ pub struct History {
     /// Held by the process that writes, until its connection is closed.
     _lock: Option<File>,
     limits: HistoryLimits,
-    /// Those that are being filled: of a minute, an hour, a day.
+    /// The buckets that are being filled: of a minute, an hour, a day.
     buckets: [Bucket; Tier::ALL.len()],
-    /// Those that are over, and not in the file.
+    /// The buckets that are over, and not in the file.
     waiting: Waiting,
     /// The day on which names without a row were taken away last.
     names_seen: Option<u64>,
@@ -227,7 +227,7 @@ impl History {
         History { path, connection, _lock: lock, limits, buckets, waiting, names_seen, told_added }
     }
 
-    /// Its file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -393,7 +393,7 @@ fn version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("PRAGMA user_version", [], |row| row.get(0))
 }
 
-/// Adds a bucket to what the file has of it: a meter that began anew in the midst of an hour goes on with it.
+/// Merges a bucket into the file: a meter that restarted within an hour continues it.
 fn write_bucket(connection: &Connection, bucket: &WholeBucket) -> rusqlite::Result<()> {
     let WholeBucket { tier, number, second, tables } = bucket;
     let (tier, number) = (*tier, *number);
@@ -440,7 +440,7 @@ fn write_bucket(connection: &Connection, bucket: &WholeBucket) -> rusqlite::Resu
     Ok(())
 }
 
-/// What a column of a bucket counts, and what it may: sums of such are numbers of SQLite still.
+/// A count for a column of a bucket, limited so that sums are still numbers of SQLite.
 fn count(tier: Tier, number: u64) -> i64 {
     let most = match tier {
         Tier::Minute => 1 << 49,

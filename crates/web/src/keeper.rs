@@ -50,7 +50,7 @@ struct Queue {
     is_closed: bool,
 }
 
-/// What is to be written next; after a while without news, nothing.
+/// The next write; after a while without news, none.
 struct Job {
     second: Option<Arc<Reading>>,
     meter: Option<(String, u64)>,
@@ -165,7 +165,7 @@ impl Keeper {
 struct ToldQueue {
     told: VecDeque<Told>,
     bytes: usize,
-    /// Those that found no room.
+    /// Events that were dropped because the queue was full.
     given_up: u64,
 }
 
@@ -203,7 +203,7 @@ impl ToldQueue {
         Ok(())
     }
 
-    /// How many a transaction takes: one at least.
+    /// Number of events in a transaction: at least one.
     fn of_a_transaction(&self) -> usize {
         let mut bytes = 0;
         let fitting = self.told.iter().take(TRANSACTION_MAX).take_while(|one| {
@@ -235,7 +235,7 @@ fn add(history: &mut History, told: &[Told], future: &mut u64) -> Result<(), Err
     Ok(())
 }
 
-/// What an administrator is told of writes of one kind.
+/// Reports of failed writes of one kind to the administrator.
 struct Faults<'a> {
     log: &'a dyn Fn(&str),
     begin: Instant,
@@ -249,7 +249,7 @@ impl Faults<'_> {
         Faults { log, begin: Instant::now(), complaint: Complaint::default(), over }
     }
 
-    /// Tells of a write: that it failed, or that all is written again.
+    /// Reports a write: that it failed, or that all is written again.
     fn tell(&mut self, written: Result<(), Error>, is_all: bool) {
         match written {
             Err(error) if self.complaint.is_due(&error, self.begin.elapsed()) => {

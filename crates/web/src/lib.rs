@@ -8,8 +8,8 @@
 //!                                              --> Packets: of the daemon's past or a store, by its rules
 //! ```
 //!
-//! The meter does not know that anybody looks. This process has no right of its own: what it may read it opens as its
-//! user, and what a browser may see is less still ([`Rights`](tapline_pages::Rights)).
+//! The meter does not know its viewers. This process has no right of its own: it opens files as its user, and a
+//! browser may see still less ([`Rights`](tapline_pages::Rights)).
 #![forbid(unsafe_code)]
 
 mod access;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-/// How long a list may take, and how long a file may stand still.
+/// Maximum duration of a list, and maximum pause of a file.
 const QUESTION_MAX: Duration = Duration::from_secs(60);
 
 /// The time of a question, on a steady clock. A list is to come soon. A file goes on as long as packets are found and
@@ -51,7 +51,7 @@ pub struct PacketRequest {
     pub bytes_max: u64,
 }
 
-/// What was found.
+/// The outcome of a search for packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PacketAnswer {
     /// Packets in the answer.

@@ -16,7 +16,7 @@ pub(crate) struct Query {
 pub(crate) const QUERY_LEN_MAX: usize = 4096;
 
 impl Query {
-    /// Reads what stands behind `?`. `None` if it is too long or no UTF-8.
+    /// Reads the part behind `?`. `None` if it is too long or not UTF-8.
     pub(crate) fn parse(text: &str) -> Option<Query> {
         if text.len() > QUERY_LEN_MAX {
             return None;

@@ -49,20 +49,20 @@ use crate::visitors::{Connection, Visitors};
 const CONNECTIONS_MAX: usize = 256;
 /// Event streams at a time.
 const STREAMS_MAX: usize = 32;
-/// How long a stream may leave what was sent to it unread, and a client take for the head of its request.
+/// Maximum time that a stream may leave sent bytes unread, and that a client may take for the head of its request.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a download may stand still; then it gives up its place.
+/// Maximum pause of a download; then it gives up its place.
 const STALL_MAX: Duration = Duration::from_secs(60);
 /// Bytes that the kernel takes for a connection beyond those that are on their way: else it takes megabytes for a
 /// browser that does not read.
 const UNSENT_MAX: u32 = 32 << 10;
-/// How long the head of a request may take, and a connection stand idle.
+/// Maximum duration of the head of a request, and of an idle connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
 const HEAD_LEN_MAX: usize = 16 << 10;
-/// How often the meter is looked at: it publishes once a second, at a moment that we do not know.
+/// Poll interval of the meter: it publishes once a second, at a moment that we do not know.
 const POLL: Duration = Duration::from_millis(100);
-/// How often the file of events is looked at.
+/// Poll interval of the file of events.
 const EVENTS_POLL: Duration = Duration::from_millis(250);
 
 /// Settings of a server.
@@ -72,7 +72,7 @@ pub struct ServerSettings {
     pub listen: SocketAddr,
     /// A proxy in front speaks TLS, so that an address which others reach is allowed.
     pub is_behind_proxy: bool,
-    /// What the server proves itself with, where it speaks TLS.
+    /// Certificate of the server, if it uses TLS.
     pub certificate: Option<Certificate>,
 }
 
@@ -130,7 +130,7 @@ impl Server {
     /// Listens. `log` gets a line for each event that an administrator should know of.
     ///
     /// # Errors
-    /// [`Error::Open`] for an address that others reach, unless a proxy stands in front; [`Error::Listen`].
+    /// [`Error::Open`] for an address that others reach, unless a proxy is in front; [`Error::Listen`].
     pub fn bind(
         settings: &ServerSettings,
         access: Access,
@@ -195,7 +195,7 @@ impl Server {
     /// The address on which it listens.
     ///
     /// # Errors
-    /// The system does not tell it.
+    /// If the system does not report it.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -272,7 +272,7 @@ fn follow(mut feed: Feed, shared: &Shared, stop: &AtomicBool) {
     }
 }
 
-/// What an administrator was told of the meter.
+/// Reports about the meter to the administrator.
 #[derive(Default)]
 struct MeterNews {
     /// The meter that has ended and is waited for, and how many others ran.
@@ -402,7 +402,7 @@ impl Drop for Visit {
 }
 
 impl Shared {
-    /// Adds what rules told to the latest, and hands it to the history.
+    /// Adds events to the latest, and hands them to the history.
     fn tell(&self, told: Vec<Told>) {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !told.is_empty()) {
             keeper.push_told(told.iter().cloned());

@@ -7,10 +7,10 @@
 //!                   '-- edges of the window                  today  '-- the hour that is not over
 //! ```
 //!
-//! A day's table stands for its hours only where it has all of their seconds, and an hour's for its minutes: what a
-//! killed writer did not come to write is answered from the shorter buckets. Where a bucket has seconds that its parts
-//! lack, because these are too old or were not written, it is read in their place, whole: a window is then wider at its
-//! edges, and its answer names the longer bucket.
+//! A day's table replaces its hours only if it has all of their seconds, and an hour's its minutes: seconds that a
+//! killed writer did not write there are answered from the shorter buckets. If a bucket has seconds that its parts
+//! lack, because these are too old or were not written, it is read in their place, whole: a window is then wider at
+//! its edges, and its answer names the longer bucket.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -34,7 +34,6 @@ const SECONDS_EQUAL: f64 = 0.5;
 /// A part of a window is measured if buckets have so much of its seconds.
 const SHARE_MEASURED: f64 = 0.98;
 
-/// A question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HistoryQuestion {
     dimension: Dimension,
@@ -76,7 +75,7 @@ struct Piece {
 }
 
 impl Piece {
-    /// Its begin, in seconds since 1970.
+    /// Begin of the bucket, in seconds since 1970.
     fn begin(&self) -> u64 {
         self.bucket * self.tier.seconds()
     }
@@ -91,7 +90,7 @@ impl Piece {
 struct HourPieces {
     /// Seconds of all of it, also outside the window.
     seconds: f64,
-    /// What answers for the part that is in the window.
+    /// The pieces that answer for the part that is in the window.
     pieces: Vec<Piece>,
 }
 
@@ -107,7 +106,7 @@ struct Cover {
 /// The answer: totals over time, and the greatest keys of the window.
 #[derive(Clone, Debug)]
 pub struct HistoryAnswer {
-    /// What the page shows.
+    /// The window that the page shows.
     pub window: PastWindow,
     /// The greatest keys, with those of all buckets added.
     pub table: Table,
@@ -179,7 +178,6 @@ impl HistoryQuestion {
 }
 
 impl History {
-    /// Answers a question.
     pub(crate) fn answer(&self, question: &HistoryQuestion) -> Result<HistoryAnswer, Error> {
         self.ask(question).map_err(Error::history(&self.path))
     }

@@ -36,7 +36,8 @@ pub(super) const SCHEMA: &str = "
         columns TEXT NOT NULL, rows TEXT NOT NULL, PRIMARY KEY (recorder, \"from\"));
     CREATE INDEX IF NOT EXISTS recorded_to ON recorded (\"to\");";
 
-/// Which rows are read. SQLite knows types and lengths from the head of a row, and does not read its texts for them.
+/// Condition for the rows that are read. SQLite knows types and lengths from the head of a row, and does not read its
+/// texts for them.
 const EVENT_FITS: &str = "typeof(time) = 'integer' AND typeof(swallowed) = 'integer'
     AND typeof(rule) = 'text' AND octet_length(rule) <= 4096
     AND typeof(kind) = 'text' AND octet_length(kind) <= 4096
@@ -48,7 +49,7 @@ const TABLE_FITS: &str = "typeof(\"from\") = 'integer' AND typeof(\"to\") = 'int
     AND typeof(columns) = 'text' AND typeof(rows) = 'text'
     AND octet_length(columns) + octet_length(rows) <= 1048576";
 
-/// Bytes of the rows: of their texts, and some 64 beside them.
+/// Bytes of the rows: of their texts, and some 64 more.
 const EVENTS_LEN: &str = "SELECT ifnull(sum(64 + octet_length(rule) + octet_length(kind) + octet_length(text)
     + ifnull(octet_length(recording), 0)), 0) FROM event";
 const TABLES_LEN: &str = "SELECT ifnull(sum(64 + octet_length(recorder) + octet_length(kind)
@@ -61,9 +62,9 @@ const OLDEST_TABLES: &str = "DELETE FROM recorded WHERE \"to\" <= (SELECT max(\"
     SELECT \"to\" FROM recorded ORDER BY \"to\" LIMIT 1 + (SELECT count(*) FROM recorded) / 16))";
 
 impl History {
-    /// Adds what was told, in one transaction. What is there already stays as it is; the table of a period that went on
-    /// is replaced. `now_ns` is the time by the wall clock, in nanoseconds since 1970 UTC. Returns how many were left
-    /// out: those of more than an hour later, which would push the others out for ever.
+    /// Adds events and tables in one transaction. Rows that are already there stay as they are; the table of a period
+    /// that went on is replaced. `now_ns` is the time by the wall clock, in nanoseconds since 1970 UTC. Returns the
+    /// number that was left out: those of more than an hour later, which would push the others out for ever.
     ///
     /// # Errors
     /// [`Error::History`]: nothing was added, or all was added and the oldest could not be taken away. The same,
@@ -223,7 +224,7 @@ fn tables(
     readable(statement.query([from, to, most])?, |row| table(row).filter(fits))
 }
 
-/// What rows say; those that say nothing are left out.
+/// Reads rows; unreadable ones are left out.
 fn readable<T>(mut rows: Rows<'_>, read: impl Fn(&Row<'_>) -> Option<T>) -> rusqlite::Result<Vec<T>> {
     let mut all = Vec::new();
     while let Some(row) = rows.next()? {
@@ -345,7 +346,7 @@ mod tests {
         assert!(events[0] == 20_999 && !tables.is_empty(), "the latest stay");
     }
 
-    /// What another version or another program left: no minute goes for it.
+    /// No minute is deleted for the leftovers of another version or another program.
     #[test]
     fn a_large_file_loses_tables_before_minutes() {
         let folder = tempfile::tempdir().expect("a folder");

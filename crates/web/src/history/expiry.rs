@@ -1,4 +1,4 @@
-//! What goes from a history: buckets by age and by size, and names that no row has any more.
+//! Deletes from a history: buckets by age and by size, and names that no row has any more.
 //!
 //! ```text
 //! by age    the oldest buckets of a tier, twice as many at most as were begun: a wrong clock takes little away
@@ -109,7 +109,7 @@ pub(super) fn names(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// Likewise, of the names with these numbers; `false` if another program wrote to the file meanwhile.
+/// Deletes the names with these numbers; `false` if another program wrote to the file meanwhile.
 fn names_between(connection: &Connection, (first, last): (i64, i64)) -> rusqlite::Result<bool> {
     // Changes with each commit of another connection, never with ours.
     let version = || connection.query_row("PRAGMA data_version", [], |row| row.get::<_, i64>(0));

@@ -94,7 +94,7 @@ pub(super) fn useless(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::HistoryFile { path: path.to_owned(), why: format!("{why}: {MEND}") }
 }
 
-/// The name of a file beside another.
+/// The name of a file in the same folder.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);

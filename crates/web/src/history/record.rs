@@ -13,7 +13,7 @@ const ROWS_MAX: u64 = 4096;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NumberedTable {
     pub(crate) rows: Vec<(i64, Row)>,
-    /// The same without rows.
+    /// The table without rows.
     pub(crate) rest: Table,
 }
 

@@ -36,7 +36,7 @@ fn lacking(connection: &Connection, from: Tier, to: Tier) -> rusqlite::Result<Ve
     found.collect()
 }
 
-/// Makes a bucket anew of its parts.
+/// Makes a bucket again from its parts.
 fn make(connection: &Connection, from: Tier, to: Tier, bucket: u64) -> rusqlite::Result<()> {
     let parts = to.len_ns() / from.len_ns();
     let range = bucket * parts..(bucket + 1) * parts;

@@ -1,4 +1,4 @@
-//! What is answered to a request: host, token and method are looked at first, in this order.
+//! Answers to requests: host, token and method are checked first, in this order.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -183,12 +183,12 @@ async fn watched(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
     }
 }
 
-/// What is asked of events and tables.
+/// A question about events and tables.
 #[derive(Clone, Copy)]
 struct WatchedQuestion {
     /// The time in nanoseconds since 1970: with its begin, without its end.
     span_ns: (i64, i64),
-    /// Both ends are told: the history is asked, if there is one.
+    /// Both ends are given: the history answers, if there is one.
     is_past: bool,
     events: usize,
     tables: usize,
@@ -251,7 +251,7 @@ pub(super) fn json_answer(value: &impl Serialize) -> Response<Answer> {
     plain(200, "application/json", json_bytes(value))
 }
 
-/// What the pages say has no map whose keys are no texts, and no writer that may fail.
+/// Serialises an answer of the pages: it has no map whose keys are not texts, and the writer cannot fail.
 pub(super) fn json_bytes(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
@@ -260,7 +260,6 @@ fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> 
     headed(status, kind, content.into())
 }
 
-/// An answer with the headers that all have.
 pub(super) fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> {
     let mut response = Response::new(content);
     *response.status_mut() = status.try_into().unwrap_or_default();

@@ -125,7 +125,7 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     })
 }
 
-/// How a download ended, in words.
+/// The end of a download, in words.
 fn told(answer: &PacketAnswer) -> String {
     let cut = if answer.is_cut { "cut: more may be there" } else { "all there are" };
     let notes: String = answer.notes.iter().map(|note| format!("; {note}")).collect();

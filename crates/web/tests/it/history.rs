@@ -153,7 +153,7 @@ fn writes_until_it_is_killed() {
     }
 }
 
-/// Whatever a process had told before `kill -9` is in the file, but for the last minute: also in hours and days.
+/// Events that a process reported before `kill -9` are in the file, but for the last minute: also in hours and days.
 #[test]
 fn kill_9_loses_a_minute_at_most() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -187,7 +187,7 @@ fn kill_9_loses_a_minute_at_most() {
     }
 }
 
-/// Before the file is opened anew, and by readers that may not write it, minutes stand for what hours and days lack.
+/// Before the file is opened again, and for readers that may not write it, minutes replace missing hours and days.
 #[test]
 fn readers_see_what_a_killed_writer_left() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -470,7 +470,7 @@ fn another_version_is_refused() {
     ));
 }
 
-/// A file that is no history keeps its bytes, and the refusal is one line that names the mend.
+/// A file that is not a history keeps its bytes, and the refusal is one line that names the remedy.
 #[test]
 fn what_is_no_history_is_refused_untouched() {
     let folder = tempfile::tempdir().expect("a folder");

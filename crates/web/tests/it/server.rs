@@ -1,4 +1,4 @@
-//! The server, asked over a socket: pages go on while its history waits, downloads tell how they ended.
+//! The server, asked over a socket: pages go on while its history waits, downloads say how they ended.
 //!
 //! ```text
 //! this test --ViewFile--> Server: feed, history <--HTTP-- this test
@@ -233,7 +233,7 @@ fn methods_and_hosts_are_answered_by_the_rules() {
     }
 }
 
-/// A capture file of yesterday beside a history of live interfaces.
+/// A capture file of yesterday together with a history of live interfaces.
 #[test]
 fn seconds_of_a_file_are_not_kept() {
     let folder = tempfile::tempdir().expect("a folder");
