@@ -30,14 +30,14 @@ pub(crate) struct Certificate {
     pub(crate) name: String,
     /// SHA-256 of the certificate in small hexadecimal digits.
     pub(crate) sha256: String,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub(crate) len: usize,
 }
 
 #[derive(Default)]
 struct Connection {
     name: String,
-    /// What the server has sent; `None` once it was found or cannot be.
+    /// Bytes that the server has sent; `None` once the certificate was found or cannot be.
     server: Option<Vec<u8>>,
 }
 

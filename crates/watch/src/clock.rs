@@ -30,7 +30,7 @@ impl ClockStep {
     }
 }
 
-/// The clock of a run: the greatest time of a packet, or the last that was told.
+/// The clock of a run: the greatest time of a packet, or the last time that the caller gave.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     /// `None` before the first packet.
@@ -52,7 +52,7 @@ impl Clock {
         self.latest_ns = Some(latest_ns);
     }
 
-    /// The same packets, none with a time beyond the latest; `records` is memory for those of which one is.
+    /// The same packets, none with a time beyond the latest; `records` is memory for batches that have one.
     pub(crate) fn limit<'a>(
         &mut self,
         batch: &Batch<'a>,

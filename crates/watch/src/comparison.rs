@@ -23,7 +23,7 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Of a text: `packets`, `bytes` or `duration`, then `>` or `<`, then a number with its unit.
+    /// Parses `packets`, `bytes` or `duration`, then `>` or `<`, then a number with its unit.
     ///
     /// # Errors
     /// The reason, in words.

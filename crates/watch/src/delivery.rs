@@ -1,5 +1,4 @@
-//! What follows events outside of this program: commands, holds, webhooks, each with a queue that never makes packets
-//! wait.
+//! Actions outside of this program: commands, holds, webhooks, each with a queue that never makes packets wait.
 //!
 //! ```text
 //! event --try_send--> queue of 64 --thread--> the program, one after the other; its standard input is the event
@@ -67,7 +66,7 @@ impl DeliveryCounts {
     }
 }
 
-/// What a thread and its stage share: counters of each rule, and failures that wait to be told.
+/// Data shared by a thread and its stage: counters of each rule, and failures that wait to be reported.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     by_rule: Mutex<HashMap<String, DeliveryCounts>>,
@@ -178,7 +177,7 @@ impl<T: Send + 'static> Worker<T> {
         self.sender = None;
     }
 
-    /// Waits for the thread, which was told when to end.
+    /// Waits for the thread, which knows when to end.
     pub(crate) fn finish(&mut self) {
         debug_assert!(self.ending.has_begun(), "the thread would wait for jobs");
         if let Some(thread) = self.thread.take() {
@@ -347,7 +346,7 @@ fn checked(program: &str, status: ExitStatus) -> Result<(), Failure> {
 mod tests {
     use super::*;
 
-    /// Commands that were told to end soon: how they were counted.
+    /// Commands that have to end soon: their counts.
     fn ended(events: &[Event], words: &[&str], time: Duration) -> DeliveryCounts {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let mut commands = Commands::start().unwrap();

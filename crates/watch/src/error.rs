@@ -16,7 +16,7 @@ pub enum RuleError {
         /// The greatest number.
         most: usize,
     },
-    /// The text is no TOML, or has an unknown word; the text of the error shows the place.
+    /// The text is not TOML, or has an unknown word; the text of the error shows the place.
     #[error("{0}")]
     Toml(String),
     /// A setting is out of its range.
@@ -27,9 +27,9 @@ pub enum RuleError {
     Rule {
         /// The line of its name, from 1.
         line: usize,
-        /// Its name.
+        /// Name of the rule.
         name: String,
-        /// What is wrong, and what to write instead.
+        /// The mistake, and what to write instead.
         why: String,
     },
 }

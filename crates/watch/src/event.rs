@@ -17,12 +17,12 @@ pub enum EventKind {
     Seen,
     /// A condition came to hold.
     Raised,
-    /// It no longer holds.
+    /// The condition no longer holds.
     Cleared,
 }
 
 impl EventKind {
-    /// Its word in JSON and text.
+    /// Word in JSON and text.
     pub fn name(self) -> &'static str {
         match self {
             EventKind::Seen => "seen",
@@ -32,7 +32,7 @@ impl EventKind {
     }
 }
 
-/// An event that is told.
+/// A reported event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     /// The time of the packets, in nanoseconds since 1970.
@@ -41,13 +41,13 @@ pub struct Event {
     pub rule: usize,
     /// The name of the rule.
     pub name: String,
-    /// Its kind.
+    /// Kind of the event.
     pub kind: EventKind,
     /// The values of the rule's key.
     pub key: Vec<(&'static str, Value)>,
     /// The sum over the window, the length of a silence in nanoseconds, or the growth of a row.
     pub value: Option<u64>,
-    /// Whether the sum is a lower bound: more different values were there than are told apart.
+    /// Whether the sum is a lower bound: there were more different values than are distinguished.
     pub is_least: bool,
     /// The sum that raises.
     pub above: Option<u64>,
@@ -55,7 +55,7 @@ pub struct Event {
     pub message: String,
     /// The packet or flow; values that a script gave.
     pub about: Map<String, Value>,
-    /// Events of the rule since the last one that was told, which were not told.
+    /// Events of the rule since the last reported one that were swallowed.
     pub swallowed: u64,
     /// The file in which packets before and after are recorded.
     pub recording: Option<String>,
@@ -160,7 +160,7 @@ pub(crate) fn time_text(time_ns: i64) -> String {
     moment.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
 }
 
-/// A text whose control characters cannot reach a terminal: names from the wire may stand in it.
+/// A text whose control characters cannot reach a terminal: it may contain names from the wire.
 fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

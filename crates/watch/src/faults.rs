@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-/// The most causes that are told; then one sentence says that there are more.
+/// Maximum number of reported causes; then one sentence says that there are more.
 const CAUSES_MAX: usize = 64;
 
-/// Why a command, webhook or recording failed.
+/// The reason that a command, webhook or recording failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The kind of failure; it has neither times nor names of files.
@@ -20,7 +20,7 @@ impl Failure {
     }
 }
 
-/// Sentences that wait to be told.
+/// Sentences that wait to be reported.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     known: HashSet<(String, String)>,
@@ -28,7 +28,7 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Tells a failure of a rule, or of none if the name is empty.
+    /// Reports a failure of a rule, or of none if the name is empty.
     pub(crate) fn add(&mut self, rule: &str, failure: Failure) {
         let full = self.known.len() > CAUSES_MAX;
         if full || !self.known.insert((rule.to_owned(), failure.cause)) {

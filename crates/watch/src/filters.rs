@@ -29,7 +29,7 @@ pub trait Compile: Send + Sync {
     fn fpl(&self, text: &str, interface: &Interface) -> Result<Arc<dyn PacketFilter>, String>;
 }
 
-/// Which of the three sets a rule is in.
+/// The set of a rule, one of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Packets,
@@ -60,7 +60,7 @@ pub(crate) struct Asking {
 }
 
 impl Asking {
-    /// Those of the rules that are on.
+    /// The filters of the rules that are on.
     pub(crate) fn of_rules(rules: &Rules) -> Vec<Asking> {
         let on = rules.rules.iter().enumerate().filter(|(_, rule)| !rule.is_off);
         on.filter_map(|(number, rule)| {
@@ -109,7 +109,7 @@ pub(crate) struct RuleFilters {
     askings: Vec<Asking>,
     /// By link type: the sets of packets and of packets that begin flows.
     sets: Vec<(LinkType, [NumberedSet; 2])>,
-    /// Which of the sets is for each interface.
+    /// The set of each interface.
     by_interface: Vec<usize>,
     ended: NumberedSet,
 }
@@ -195,7 +195,7 @@ impl RuleFilters {
     }
 }
 
-/// What filters found: packets and numbers, in order.
+/// The results of filters: packets and numbers, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Found(Vec<(u8, u32)>);
 

@@ -1,7 +1,7 @@
 //! Flows for rules: those that begin, and those that have ended, by the time of the packets.
 //!
-//! Flows that end are told at whole seconds and in a fixed order, so that a live run and a file of its packets tell the
-//! same.
+//! Flows that end are reported at whole seconds and in a fixed order, so that a live run and a file of its packets
+//! give the same events.
 
 use std::net::IpAddr;
 
@@ -17,7 +17,7 @@ const ACTIVE_NS: i64 = 86_400_000_000_000;
 /// The flows of a run.
 pub(crate) struct Flows {
     meter: Meter,
-    /// Those with which the meter was made.
+    /// Settings with which the meter was made.
     settings: Settings,
     ended: Vec<Flow>,
     begun: Vec<u8>,

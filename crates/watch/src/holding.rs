@@ -34,8 +34,8 @@ const REASON_LEN: usize = 4096;
 pub struct HoldRequest {
     /// The directory of the store.
     pub store: PathBuf,
-    /// Its name: the rule's, of ASCII letters, digits, `-` and `_`, the time of the event, and a hash of the rule's
-    /// whole name and the times, so that equal rules and times alone have equal names.
+    /// Name of the hold: the rule's, of ASCII letters, digits, `-` and `_`, the time of the event, and a hash of the
+    /// rule's whole name and the times, so that equal rules and times alone have equal names.
     pub name: String,
     /// The first moment, in nanoseconds since 1970.
     pub from_ns: i64,

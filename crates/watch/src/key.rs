@@ -55,7 +55,7 @@ impl KeyField {
         KeyField::ALL.iter().find(|(known, _)| *known == word).map(|(_, field)| *field)
     }
 
-    /// Its word.
+    /// Word of the field.
     pub fn name(self) -> &'static str {
         KeyField::ALL.iter().find(|(_, field)| *field == self).map_or("", |(word, _)| word)
     }
@@ -90,7 +90,7 @@ impl Default for Key {
 }
 
 impl Key {
-    /// The key of a subject. Fields that do not fit are left out; [`key_len`] tells beforehand.
+    /// The key of a subject. Fields that do not fit are left out; [`key_len`] gives the length beforehand.
     pub(crate) fn of(subject: &Subject, fields: &[KeyField]) -> Key {
         let mut key = Key::default();
         for field in fields {

@@ -1,4 +1,4 @@
-//! Rules that watch packets and flows, and tell events.
+//! Rules that watch packets and flows, and report events.
 //!
 //! ```text
 //! TOML --parse--> Rules --Program: filters as sets--> Watch <-- packets, time, accounts
@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `rules`, `parse` | the file of rules |
 //! | `clock` | the time of the packets, which may be wrong or go back |
-//! | `key`, `window`, `limit` | what a rule counts by, over which time, and how often it tells |
+//! | `key`, `window`, `limit` | the key of a rule, its time, and its limit of events |
 //! | `state` | what a rule remembers |
 //! | `filters` | the filters of all rules as sets |
 //! | `flows` | flows that begin and end |
@@ -18,7 +18,7 @@
 //! | `script`, `tables`, `recorder` | scripts, their values by key, what they record |
 //! | `certificates` | certificates of TLS servers, for scripts |
 //! | `delivery`, `webhook`, `holding` | commands, calls and holds in a store, each by a thread with a bounded queue |
-//! | `faults` | failures of these and of recordings, each cause told once |
+//! | `faults` | failures of these and of recordings, each cause reported once |
 //! | `watch` | the engine |
 //!
 //! Every state has a bound, and a counter of what found no room.

@@ -1,9 +1,9 @@
-//! How many events of a rule are told: the rest is swallowed, and counted.
+//! Limits the reported events of a rule: the rest is swallowed, and counted.
 
 /// The most events of a rule in a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Events that are told, 1 or more.
+    /// Events that are reported, 1 or more.
     pub events: u64,
     /// The time, in nanoseconds.
     pub period_ns: u64,
@@ -28,7 +28,7 @@ pub(crate) struct LimitState {
 }
 
 impl LimitState {
-    /// Counts an event. If it is to be told, how many were swallowed since the last one that was.
+    /// Counts an event. If it is to be reported, returns the number that was swallowed since the last reported one.
     pub(crate) fn take(&mut self, limit: Limit, time_ns: i64) -> Option<u64> {
         let period = time_ns.div_euclid(limit.period_ns.clamp(1, i64::MAX as u64) as i64);
         // A period that was before begins no new one: times in turn would have no limit.
@@ -50,7 +50,7 @@ impl LimitState {
         self.period = None;
     }
 
-    /// Events that were told, and those that were swallowed.
+    /// Events that were reported, and those that were swallowed.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.all, self.swallowed)
     }

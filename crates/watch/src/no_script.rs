@@ -26,7 +26,7 @@ pub(crate) enum TriggerKind {
     Certificate,
 }
 
-/// What functions of a script would get.
+/// The arguments of functions of a script.
 pub(crate) struct Argument;
 
 /// A script, of which there is none.

@@ -1,4 +1,4 @@
-//! What rules tell: events within the limits of each rule, and the recordings that they begin.
+//! Output of rules: events within the limits of each rule, and the recordings that they begin.
 
 use serde_json::{Map, Value};
 use tapline_packet::Interface;
@@ -38,7 +38,7 @@ pub(crate) struct Happening<'a> {
     /// Whether the value is a lower bound.
     pub(crate) is_least: bool,
     pub(crate) above: Option<u64>,
-    /// A name that stands in place of the key, such as an interface's.
+    /// A name that replaces the key, such as an interface's.
     pub(crate) named: Option<(&'static str, &'a str)>,
 }
 
@@ -55,7 +55,7 @@ impl<'a> Happening<'a> {
 }
 
 impl Outbox {
-    /// Tells an event of a rule, unless it is one too many.
+    /// Reports an event of a rule, unless it is one too many.
     pub(crate) fn tell(
         &mut self,
         number: usize,
@@ -89,7 +89,7 @@ impl Outbox {
         self.events.push(event);
     }
 
-    /// Tells an event that a script made.
+    /// Reports an event that a script made.
     #[cfg(feature = "scripts")]
     pub(crate) fn tell_script(
         &mut self,

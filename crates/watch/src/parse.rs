@@ -336,7 +336,7 @@ fn actions(
     Ok(Actions { run, webhook, record, hold })
 }
 
-/// Refuses what is no address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`.
+/// Refuses a text that is not an address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`.
 fn check_address(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let rest = rest.ok_or_else(|| {

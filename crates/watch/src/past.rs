@@ -13,7 +13,7 @@ use tapline_packet::{Batch, Packet, Record};
 
 use crate::clock::ClockStep;
 
-/// Bytes of a chunk with its records; the last packet may stand beyond.
+/// Bytes of a chunk with its records; the last packet may exceed them.
 const CHUNK: usize = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Chunk {
 /// Copies of the last packets.
 #[derive(Debug)]
 pub(crate) struct Past {
-    /// How long packets are kept.
+    /// Time for which packets are kept.
     keep_ns: i64,
     /// The most bytes of packets and their records.
     most: usize,

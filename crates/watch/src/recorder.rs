@@ -18,7 +18,7 @@ pub(crate) const RECORDERS_MAX: usize = 32;
 const ROWS_MAX: usize = 10_000;
 /// Keys of a ranking in a period.
 const KEYS_MAX: usize = 100_000;
-/// Bytes of a row or sum beside its values, about.
+/// Approximate bytes of a row or sum in addition to its values.
 const ROW_LEN: usize = 128;
 
 /// The kind of a recorder.
@@ -26,7 +26,7 @@ const ROW_LEN: usize = 128;
 pub enum RecorderKind {
     /// Rows in the order in which they were recorded.
     List,
-    /// How many values lie between powers of two.
+    /// Number of values between powers of two.
     Histogram,
     /// The keys with the greatest sums.
     Top,
@@ -43,7 +43,7 @@ impl RecorderKind {
         })
     }
 
-    /// Its word.
+    /// Word of the kind.
     pub fn name(self) -> &'static str {
         match self {
             RecorderKind::List => "list",
@@ -53,12 +53,12 @@ impl RecorderKind {
     }
 }
 
-/// What a recorder holds of one period.
+/// The contents of a recorder for one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecordedPeriod {
     /// The script and the recorder: `SCRIPT/RECORDER`.
     pub name: String,
-    /// Its kind.
+    /// Kind of the recorder.
     pub kind: RecorderKind,
     /// Beginning and end in nanoseconds since 1970; the end is not part of it.
     pub period_ns: (i64, i64),
@@ -124,7 +124,7 @@ pub(crate) struct Recorder {
     kind: RecorderKind,
     columns: Vec<String>,
     every_ns: i64,
-    /// Rows that a ranking tells.
+    /// Number of reported rows of a ranking.
     n: usize,
     /// The number of the present period; `None` before the first record.
     period: Option<i64>,
@@ -213,7 +213,7 @@ impl Recorder {
         self.period.get_or_insert(now_ns.div_euclid(self.every_ns));
     }
 
-    /// What the present period holds; the next one begins.
+    /// Takes the contents of the present period; the next one begins.
     pub(crate) fn take(&mut self) -> Option<RecordedPeriod> {
         let period = self.period.take()?;
         let content = std::mem::take(&mut self.content);

@@ -76,7 +76,7 @@ struct Recording {
     writer: Option<FileWriter>,
 }
 
-/// What is asked for when an event begins a recording.
+/// The request of an event that begins a recording.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordRequest<'a> {
     /// The number of the rule, and the key of its event.
@@ -303,7 +303,7 @@ fn link_type(interfaces: &[Interface], packet: Packet<'_>) -> LinkType {
     interface.map_or(LinkType::ETHERNET, |interface| interface.link_type)
 }
 
-/// Of the rule, the time of its event and a number: `scan-20231114T221320.000000000Z-1.pcapng`.
+/// Name from the rule, the time of its event and a number: `scan-20231114T221320.000000000Z-1.pcapng`.
 fn file_name(rule: &str, time_ns: i64, number: u64) -> String {
     let moment = jiff::Timestamp::from_nanosecond(time_ns.into()).unwrap_or_default();
     format!("{rule}-{}-{number}.pcapng", moment.strftime("%Y%m%dT%H%M%S.%9fZ"))
@@ -332,7 +332,7 @@ mod tests {
 
     const SECOND_NS: i64 = 1_000_000_000;
 
-    /// A folder that is not there: the past and what comes later are lost, which is told once.
+    /// A missing folder: the past and later packets are lost, which is reported once.
     #[test]
     fn packets_that_cannot_be_written_are_counted() {
         let folder = tempfile::tempdir().unwrap();

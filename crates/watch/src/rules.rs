@@ -22,7 +22,7 @@ pub(crate) const RULES_MAX: usize = 10_000;
 /// The most bytes of a file.
 pub const FILE_MAX: u64 = 8 << 20;
 
-/// What a rule counts.
+/// The source that a rule counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Each packet.
@@ -52,7 +52,7 @@ pub enum AccountRow {
     Imbalance,
 }
 
-/// What is summed over a window.
+/// The quantity that is summed over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Events.
@@ -68,7 +68,7 @@ pub enum Count {
 /// A condition over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// What is summed.
+    /// The quantity that is summed.
     pub count: Count,
     /// When it raises, and when it clears.
     pub threshold: Threshold,
@@ -85,7 +85,7 @@ pub enum RecordedPackets {
     Dst,
     /// Between its two addresses.
     Pair,
-    /// Of its flow.
+    /// The packets of its flow.
     Flow,
 }
 
@@ -94,7 +94,7 @@ pub enum RecordedPackets {
 pub struct RecordSettings {
     /// Nanoseconds before the event.
     pub before_ns: u64,
-    /// Nanoseconds after it; a further event of the same rule and key begins this time anew.
+    /// Nanoseconds after it; a further event of the same rule and key restarts this time.
     pub after_ns: u64,
     /// The packets.
     pub only: RecordedPackets,
@@ -117,7 +117,7 @@ pub struct HoldSettings {
     pub holds: u64,
 }
 
-/// What follows an event that is told.
+/// Actions after a reported event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
     /// A program and its arguments; the event is its standard input.
@@ -133,11 +133,11 @@ pub struct Actions {
 /// A rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// Its line, from 1.
+    /// Line, from 1.
     pub line: usize,
-    /// What it counts.
+    /// Source that the rule counts.
     pub source: Source,
     /// In the pcap-filter language; empty for all. Of flows it is asked about a packet with the flow's addresses,
     /// ports and protocol.
@@ -148,9 +148,9 @@ pub struct Rule {
     pub comparisons: Vec<Comparison>,
     /// Fields that it counts by; none counts all together.
     pub by: Vec<KeyField>,
-    /// The condition; without one each event is told.
+    /// The condition; without one each event is reported.
     pub condition: Option<Condition>,
-    /// The most events that are told.
+    /// Maximum number of reported events.
     pub limit: Limit,
     /// The most keys at a time.
     pub keys_max: usize,
@@ -158,7 +158,7 @@ pub struct Rule {
     pub learn_ns: u64,
     /// The text of its events.
     pub message: Option<Template>,
-    /// What follows its events.
+    /// Actions after its events.
     pub actions: Actions,
     /// Whether it is off.
     pub is_off: bool,
@@ -167,15 +167,15 @@ pub struct Rule {
 /// A script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptEntry {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// Its line, from 1.
+    /// Line, from 1.
     pub line: usize,
     /// The file, from the folder of the rules.
     pub file: String,
-    /// The most events that are told.
+    /// Maximum number of reported events.
     pub limit: Limit,
-    /// What follows its events.
+    /// Actions after its events.
     pub actions: Actions,
     /// Whether it is off.
     pub is_off: bool,

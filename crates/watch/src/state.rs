@@ -1,4 +1,4 @@
-//! What a rule remembers: its windows, known hosts, silent keys, and how many events it told.
+//! The memory of a rule: its windows, known hosts, silent keys, and its number of reported events.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,8 @@ use crate::outbox::{Happening, Outbox};
 use crate::rules::{AccountRow, Count, Rule, Source};
 use crate::window::{Turn, Windows};
 
-/// The state of a rule.
 #[derive(Debug)]
 pub(crate) struct RuleState {
-    /// The number of the rule.
     pub(crate) number: usize,
     windows: Option<Windows>,
     known: HashSet<Key>,
@@ -31,8 +29,8 @@ pub(crate) struct RuleState {
     /// Keys that found no room.
     no_room: u64,
     turns: Vec<Turn>,
-    /// The row of the account by interface when it was last read. `None` until its first reading, which tells nothing,
-    /// for a rule that joined a run: losses from before are not its concern.
+    /// The row of the account by interface when it was last read. `None` until its first reading, which reports
+    /// nothing, for a rule that joined a run: losses from before are not its concern.
     account: Option<HashMap<String, u64>>,
 }
 
@@ -46,11 +44,11 @@ struct Heard {
 /// Counters of a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleCounts {
-    /// Its name.
+    /// Name of the rule.
     pub name: String,
     /// Packets, flows or other events of its source; calls of a script.
     pub matched: u64,
-    /// Events that were told.
+    /// Events that were reported.
     pub told: u64,
     /// Events beyond its limit.
     pub swallowed: u64,
@@ -116,7 +114,7 @@ impl RuleState {
         }
     }
 
-    /// Counts under the rule's condition, or tells at once.
+    /// Counts under the rule's condition, or reports at once.
     fn count(&mut self, rule: &Rule, time_ns: i64, subject: &Subject, out: &mut Outbox) {
         let key = Key::of(subject, &rule.by);
         let (Some(windows), Some(condition)) = (&mut self.windows, rule.condition) else {
@@ -153,7 +151,7 @@ impl RuleState {
         }
     }
 
-    /// Notes that a key was heard; the length of its silence, if that was told.
+    /// Notes that a key was heard. Returns the length of its silence, if that was reported.
     fn hear(
         &mut self,
         rule: &Rule,
@@ -198,7 +196,7 @@ impl RuleState {
         self.silence_due_ns < i64::MAX || self.windows.as_ref().is_some_and(Windows::is_active)
     }
 
-    /// What time alone changes: conditions that no longer hold, silences that have lasted.
+    /// Applies the passing of time: conditions that no longer hold, silences that have lasted.
     pub(crate) fn advance(&mut self, rule: &Rule, now_ns: i64, out: &mut Outbox) {
         self.reached_ns = self.reached_ns.max(now_ns);
         if let Some(windows) = self.windows.as_mut().filter(|windows| windows.is_active()) {
@@ -286,7 +284,7 @@ impl RuleState {
         out.tell(self.number, rule, &mut self.limit, &happening);
     }
 
-    /// Tells that a condition came to hold, or no longer holds.
+    /// Reports that a condition came to hold, or no longer holds.
     fn tell_turn(&mut self, rule: &Rule, kind: EventKind, time_ns: i64, turn: &Turn, out: &mut Outbox) {
         let happening = Happening {
             value: Some(turn.value),

@@ -14,7 +14,7 @@ pub(crate) const KEYS_MAX: usize = 1_000_000;
 pub(crate) const TABLES_MAX: usize = 64;
 /// Bytes of a key.
 const KEY_LEN: usize = 512;
-/// Bytes of an entry beside its key and value, about.
+/// Approximate bytes of an entry in addition to its key and value.
 const ENTRY_LEN: usize = 80;
 
 #[derive(Debug)]

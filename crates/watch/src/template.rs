@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::key::Subject;
 
-/// Words that may stand in braces.
+/// Words that are allowed in braces.
 const NAMES: [&str; 11] =
     ["src", "dst", "sport", "dport", "proto", "vlan", "packets", "bytes", "value", "above", "rule"];
 
@@ -18,7 +18,7 @@ enum Part {
     Name(&'static str),
 }
 
-/// Facts beside those of the subject.
+/// Facts in addition to those of the subject.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts<'a> {
     pub(crate) rule: &'a str,

@@ -6,8 +6,8 @@
 //!   second: flows that have ended, conditions that no longer hold, silences
 //! ```
 //!
-//! Nothing here reads a clock. A live run is told that time goes on where no packets come ([`Watch::advance`]); else
-//! packets alone drive it, so a file gives what the live run gave.
+//! Nothing here reads a clock. A live run advances the time when no packets come ([`Watch::advance`]); otherwise
+//! packets alone drive it, so a file gives the events of the live run.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -346,7 +346,7 @@ impl Watch {
         }
     }
 
-    /// Tells that it is `now_ns` by the time of the packets, where none has come.
+    /// Advances the time of the packets to `now_ns` when none has come.
     pub fn advance(&mut self, now_ns: i64) {
         self.start(now_ns);
         let mut steps = 0;
@@ -371,8 +371,8 @@ impl Watch {
         self.clock.set_latest(latest_ns);
     }
 
-    /// Tells that the clock of the packets was set back by `step_ns`. Flows end, and begin anew with their next
-    /// packets; all else that is remembered is as old as before.
+    /// Notes that the clock of the packets was set back by `step_ns`. Flows end, and start again with their next
+    /// packets; all other memory keeps its age.
     pub fn set_back(&mut self, step_ns: i64) {
         let Some(step) = self.clock.set_back(step_ns) else { return };
         self.next_ns = next_second(step.to_ns);
@@ -469,7 +469,7 @@ impl Watch {
         !self.out.events.is_empty() || !self.out.periods.is_empty()
     }
 
-    /// What recorders of scripts held of periods that are over, since the last call.
+    /// Takes the contents of recorders of scripts for periods that are over, since the last call.
     pub fn take_periods(&mut self) -> std::vec::Drain<'_, RecordedPeriod> {
         self.out.periods.drain(..)
     }

@@ -14,7 +14,7 @@ use std::collections::hash_map::Entry;
 use crate::clock::ClockStep;
 use crate::key::{Key, Subject};
 
-/// The most values of a key that are told apart.
+/// Maximum number of values of a key that are distinguished.
 pub(crate) const VALUES_MAX: u64 = 65_536;
 /// Values of all keys of a rule beyond which a key keeps no more than twice its threshold.
 const ALL_VALUES_MAX: usize = 1 << 22;
@@ -32,7 +32,7 @@ pub struct Threshold {
     pub below: u64,
 }
 
-/// What changed by an addition or by time.
+/// A change by an addition or by time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Turn {
     /// The key that was raised or cleared.
@@ -98,7 +98,7 @@ impl Window {
         }
     }
 
-    /// The same counts, in slots that are `slots` earlier.
+    /// Moves the counts to slots that are `slots` earlier.
     fn set_back(&mut self, slots: i64) {
         self.head = self.head.saturating_sub(slots);
         self.slots.rotate_left(slots.rem_euclid(SLOTS as i64) as usize);
@@ -221,7 +221,7 @@ impl Windows {
         Some(Turn { key, value: window.sum, is_least: window.peak_is_least, subject: *subject })
     }
 
-    /// Tells what is cleared at `time_ns`, and forgets keys whose windows are empty.
+    /// Clears conditions that no longer hold at `time_ns`, and forgets keys whose windows are empty.
     pub(crate) fn advance(&mut self, time_ns: i64, cleared: &mut Vec<Turn>) {
         let slot = self.reach(time_ns);
         let Windows { by_key, raised, threshold, values, .. } = self;
@@ -348,7 +348,8 @@ mod tests {
         assert!(see(&mut windows, 3, 19));
     }
 
-    /// A host that tries 60 ports is told with 60, whatever the threshold; beyond the bound it is told as a least number.
+    /// A host that tries 60 ports is reported with 60, whatever the threshold; beyond the bound it is reported as a
+    /// least number.
     #[test]
     fn values_beyond_the_threshold_are_counted_or_said_to_be_more() {
         let most = VALUES_MAX;

@@ -18,7 +18,8 @@ const TIME_MIN_NS: u64 = 500_000_000;
 /// Operations between two looks at the clock.
 const OPERATIONS_PER_LOOK: u64 = 32;
 
-/// What the present call began with. One thread at a time uses it; atomics only because Rhai may be called from any.
+/// The budget at the start of the present call. One thread at a time uses it; atomics only because Rhai may be called
+/// from any.
 #[derive(Debug)]
 pub(super) struct CallBudget {
     time_max_ns: u64,
@@ -39,7 +40,6 @@ impl CallBudget {
         }
     }
 
-    /// Begins a call.
     pub(super) fn begin(&self) {
         self.is_late.store(false, Ordering::Relaxed);
         self.end_ns.store(thread_ns().saturating_add(self.time_max_ns), Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl CallBudget {
         result
     }
 
-    /// Why the call must end before its next operation, if it must.
+    /// The reason that the call must end before its next operation, or `None`.
     pub(super) fn excess(&self, operations: u64) -> Option<String> {
         if self.stack_at.load(Ordering::Relaxed).abs_diff(stack_address()) > STACK_MAX {
             return Some(format!(

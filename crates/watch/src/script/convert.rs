@@ -13,7 +13,7 @@ use crate::key::Subject;
 
 /// Bytes of payload that a script sees.
 const PAYLOAD_MAX: usize = 2048;
-/// How deep values within values are taken.
+/// Maximum nesting depth of values.
 const DEPTH_MAX: usize = 8;
 /// Bits of TCP flags, and their letters in tcpdump's order.
 const FLAGS: [(u8, char); 8] =
@@ -122,7 +122,7 @@ pub(super) fn kept_len(value: &Dynamic) -> Option<usize> {
 
 /// Bytes of a value in an array or variable.
 const VALUE_LEN: usize = 16;
-/// Bytes of a text beside its characters, and of a member of a map beside its value.
+/// Bytes of a text in addition to its characters, and of a member of a map in addition to its value.
 const TEXT_LEN: usize = 48;
 
 fn len_within(value: &Dynamic, depth: usize) -> Option<usize> {

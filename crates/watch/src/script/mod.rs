@@ -1,4 +1,4 @@
-//! Scripts in Rhai: triggers call functions, which keep values by key, tell events and hand values to recorders.
+//! Scripts in Rhai: triggers call functions, which keep values by key, report events and hand values to recorders.
 //!
 //! ```text
 //! loaded:   on_packet("tcp port 22", "seen"); on_flow("ended", "udp", "gone"); on_timer("60s", "each_minute")
@@ -6,7 +6,7 @@
 //!             operations, depth, sizes, stack, memory and time are limited; a call that fails is counted, and told the first times
 //! ```
 //!
-//! A script sees no clock, no file and no random number, so it does on a file what it did live.
+//! A script sees no clock, no file and no random number, so its results on a file are those of the live run.
 
 mod budget;
 mod convert;
@@ -34,7 +34,7 @@ pub(crate) use convert::{certificate_map, flow_map, packet_map};
 
 /// The most bytes of a script.
 pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
-/// Faults of a script that are told; all are counted.
+/// Number of reported faults of a script; all are counted.
 const FAULTS_TOLD: u64 = 3;
 /// Calls that run out of time, after which a script is called no more: packets would wait for each.
 const LATE_MAX: u64 = 10;
@@ -87,7 +87,7 @@ impl Trigger {
 /// A script, ready to be called.
 pub(crate) struct Script {
     pub(crate) entry: ScriptEntry,
-    /// Its number: behind the rules.
+    /// Number of the script: behind the rules.
     pub(crate) number: usize,
     text: String,
     operations: u64,
@@ -176,7 +176,7 @@ impl Script {
             && ScriptEntry { line, ..self.entry.clone() } == other.entry
     }
 
-    /// Its filters; `number` gives the number of each trigger among all.
+    /// Filters of the script; `number` gives the number of each trigger among all.
     pub(crate) fn askings(&self, first: usize) -> Vec<Asking> {
         let world = lock(&self.world);
         let numbered = world.triggers.iter().enumerate();
@@ -246,7 +246,7 @@ impl Script {
         }
     }
 
-    /// Takes over what the script told in a call.
+    /// Takes over the events that the script reported in a call.
     fn take_told(&mut self, now_ns: i64, subject: Option<&Subject>, out: &mut Outbox) {
         let (told, periods, printed) = lock(&self.world).take();
         out.faults.extend(printed.into_iter().map(|line| format!("{}: {line}", self.entry.name)));
@@ -291,7 +291,7 @@ impl Script {
         out.periods.extend(lock(&self.world).set_back(step));
     }
 
-    /// The end: recorders tell what their present periods hold.
+    /// Ends the script: recorders return the contents of their present periods.
     pub(crate) fn finish(&mut self) -> Vec<RecordedPeriod> {
         lock(&self.world).finish()
     }
@@ -321,7 +321,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> R
     })
 }
 
-/// Why a call failed, in words.
+/// The reason that a call failed, in words.
 fn reason(error: &EvalAltResult) -> String {
     match error.unwrap_inner() {
         EvalAltResult::ErrorTerminated(why, place) => format!("{why} ({place})"),
@@ -329,7 +329,7 @@ fn reason(error: &EvalAltResult) -> String {
     }
 }
 
-/// What a script may use up. `curry` and constants that are computed while a script is compiled make values that no limit
+/// Limits of a script. `curry` and constants that are computed while a script is compiled make values that no limit
 /// sees, and closures that capture variables would make values that hold themselves (so the feature `no_closure`).
 fn limit(engine: &mut Engine, operations: u64, budget: &Arc<CallBudget>) {
     let budget = Arc::clone(budget);

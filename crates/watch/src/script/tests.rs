@@ -40,7 +40,7 @@ fn outbox() -> Outbox {
     }
 }
 
-/// What a call of `f` gave as fault, and the bytes that stay.
+/// The fault that a call of `f` gave, and the bytes that stay.
 fn call(text: &str) -> (String, isize) {
     let whole = format!("on_timer(\"1s\", \"f\");\n{text}");
     let mut script = load_with(&whole, 300_000).unwrap_or_else(|why| panic!("{text}: {why}"));

@@ -1,4 +1,4 @@
-//! What functions of a script reach: tables, recorders, triggers, and what they told.
+//! The environment of functions of a script: tables, recorders, triggers, and their events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(super) const TOLD_LEN_MAX: usize = 65_536;
 /// Bytes that tables and recorders of a script hold together, about.
 const KEPT_MAX: usize = 256 << 20;
 
-/// An event that a script told.
+/// An event that a script reported.
 #[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) message: String,
@@ -28,7 +28,7 @@ pub(super) struct Told {
     pub(super) subject: Option<Subject>,
 }
 
-/// What functions of a script reach.
+/// The environment of functions of a script.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) script: String,

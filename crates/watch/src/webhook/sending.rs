@@ -22,7 +22,7 @@ use crate::faults::Failure;
 pub(super) const SPOOL: &str = "webhook.spool";
 /// The most bytes of a spool.
 const SPOOL_MAX: u64 = 16 << 20;
-/// What a line of the spool begins with once it was sent: no JSON does.
+/// Mark at the beginning of a line of the spool that was sent: no JSON begins so.
 const SENT: &[u8] = b"-";
 /// Calls that wait.
 const QUEUE: usize = 256;
@@ -147,7 +147,7 @@ impl Caller {
         }
     }
 
-    /// Tells why an address failed. It is skipped until its next try.
+    /// Reports why an address failed. It is skipped until its next try.
     fn skip(&mut self, url: &str, rule: &str, miss: Miss) {
         if let Miss::Failed(failure) = miss {
             self.next_tries.insert(url.to_owned(), Instant::now() + AGAIN);
@@ -228,7 +228,7 @@ impl Caller {
         self.tally.set_spooled(&by_rule);
     }
 
-    /// Writes the spool anew, with the lines that are left.
+    /// Rewrites the spool with the lines that are left.
     fn keep_spooled(&self, rest: &[u8]) -> io::Result<()> {
         let next = self.spool.with_extension("spool.part");
         output_file::create(&next)?.write_all(rest)?;
@@ -249,7 +249,7 @@ fn job_of(line: &[u8]) -> Option<Job> {
     Some(Job { url, rule, body: line["event"].take() })
 }
 
-/// Fails for all that is no 2xx.
+/// Fails for every answer other than 2xx.
 fn checked(url: &str, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<(), Failure> {
     let cause = match &answer {
         Ok(answer) if answer.status().is_success() => return Ok(()),
@@ -334,7 +334,7 @@ mod tests {
             .collect()
     }
 
-    /// A sender that is told to end soon.
+    /// Ends a sender that has little time left.
     fn end(sender: &mut Sender, time: Duration) -> DeliveryCounts {
         sender.0.end_by(Instant::now() + time);
         sender.0.finish();
