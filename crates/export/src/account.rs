@@ -9,7 +9,7 @@ use std::ops::{AddAssign, SubAssign};
 
 use crate::Block;
 
-/// What a number of rows amounts to.
+/// Rows, flows and packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Flows.

@@ -13,8 +13,8 @@ use crate::Error;
 /// The longest name of a sensor, in bytes.
 const SENSOR_MAX: usize = 64;
 
-/// The name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores, so that it may stand in names of files,
-/// in URLs and in headers.
+/// The name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores, so that it is valid in names of
+/// files, in URLs and in headers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sensor(Arc<str>);
 
@@ -124,7 +124,7 @@ impl Encoding {
         Encoding::ALL.into_iter().find(|encoding| encoding.name() == name)
     }
 
-    /// Its media type, for HTTP.
+    /// Media type for HTTP.
     pub fn media_type(self) -> &'static str {
         match self {
             Encoding::JsonLines => "application/x-ndjson",
@@ -150,19 +150,20 @@ impl Encoding {
 /// Encoded rows, or packets. A flow is whole in one block: both of its directions are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Its identity.
+    /// Identity of the block.
     pub id: BlockId,
     /// The form of its bytes.
     pub encoding: Encoding,
     /// The version of the columns: a hash of their names and types.
     pub schema: u64,
-    /// Flows that it tells of.
+    /// Flows in the block.
     pub flows: u64,
     /// Rows, of which each is a direction of a flow, or a flow.
     pub rows: u64,
     /// Packets that the rows count.
     pub packets: u64,
-    /// Packets of the run before these, in blocks or lost: a reader of packets counts by it what it lacks. 0 of flows.
+    /// Packets of the run before these, in blocks or lost: a reader of packets counts missing ones by it. 0 for
+    /// flows.
     pub packets_before: u64,
     /// The start of the earliest flow, in nanoseconds since 1970.
     pub first_ns: i64,

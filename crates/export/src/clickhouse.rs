@@ -16,7 +16,7 @@ use crate::destination::TableAddress;
 use crate::http::{agent, body_of, packed, shown};
 use crate::{Block, Error, Outcome, Schema, Secret, Target};
 
-/// Errors of a server for which the block is at fault: what cannot be read, or is no value.
+/// Errors of a server that are the fault of the block: unreadable data, or an invalid value.
 const REFUSED: [u32; 9] = [6, 25, 26, 27, 32, 33, 117, 131, 321];
 /// The longest time of a question before the first insert.
 const QUESTION_TIME: Duration = Duration::from_secs(10);
@@ -37,7 +37,7 @@ pub(crate) struct ClickHouseTarget {
     compression: Option<Compression>,
     /// Memory of compressed blocks.
     packed: Vec<u8>,
-    /// Which endpoint is asked first.
+    /// The endpoint that is asked first.
     endpoint: usize,
     /// Whether the table still has to be made.
     is_missing: bool,
@@ -82,7 +82,8 @@ impl ClickHouseTarget {
         self.compression = compression;
     }
 
-    /// Asks the endpoints for the columns of the table, unless it will be made. Servers that are away are no fault.
+    /// Asks the endpoints for the columns of the table, unless it will be made. Servers that are away are not a
+    /// fault.
     ///
     /// # Errors
     /// [`Error::Table`] if there is no such table, if the user is refused, or if columns are missing.

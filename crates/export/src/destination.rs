@@ -314,7 +314,7 @@ impl fmt::Display for Destination {
     }
 }
 
-/// What stands behind the question mark and is ours.
+/// Tapline's own settings behind the question mark.
 #[derive(Clone, Copy, Default)]
 struct Settings {
     encoding: Option<Encoding>,
@@ -324,7 +324,7 @@ struct Settings {
 /// Ways to compress what goes over HTTP, by the names of content codings.
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Lz4];
 
-/// Takes `format=NAME` and `compress=NAME` out of what stands behind the question mark; the rest is the server's.
+/// Takes `format=NAME` and `compress=NAME` out of the part behind the question mark; the rest is the server's.
 fn take_settings(text: &str) -> Result<(String, Settings), Error> {
     let mut settings = Settings::default();
     let Some((head, query)) = text.rsplit_once('?') else { return Ok((text.to_owned(), settings)) };
@@ -401,7 +401,7 @@ pub(crate) fn take_user(to: &str) -> Result<(Option<String>, &str), &'static str
     }
 }
 
-/// The text for messages: what stands between `//` and `@` is left out.
+/// The text for messages, without the part between `//` and `@`.
 pub(crate) fn without_password(text: &str) -> String {
     match (text.find("//"), text.rfind('@')) {
         (Some(from), Some(to)) if from + 2 < to => format!("{}...{}", &text[..from + 2], &text[to..]),

@@ -6,7 +6,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name of a sensor that cannot stand in an id.
+    /// A name of a sensor that is not valid in an id.
     #[error("`{name}` is no name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores are")]
     Sensor {
         /// The name that was given.
@@ -40,7 +40,7 @@ pub enum Error {
         /// The encoding of this run.
         wanted: &'static str,
     },
-    /// A text that is no destination of blocks.
+    /// A text that is not a destination of blocks.
     #[error("`{text}` is no destination: {why}")]
     Destination {
         /// The text, without what may be a password.
@@ -48,7 +48,7 @@ pub enum Error {
         /// The fault, and its mend.
         why: String,
     },
-    /// A text that is no topic to read.
+    /// A text that is not a topic to read.
     #[error("`{text}` is no topic: {why}")]
     Source {
         /// The text, without what may be a password.

@@ -160,7 +160,7 @@ impl BatchExporter {
         self.sampling = sampling;
     }
 
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     pub fn set_places(&mut self, places: &Arc<Places>) {
         self.shape.set_places(places);
     }

@@ -1,4 +1,4 @@
-//! Web servers: a block is the body of a POST, and its id stands in a header.
+//! Web servers: a block is the body of a POST, and a header has its id.
 //!
 //! ```text
 //! POST /path        Content-Type, Content-Encoding where it is compressed, Tapline-Batch: sensor-epoch-number, Tapline-Rows, Tapline-Schema

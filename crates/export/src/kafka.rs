@@ -1,4 +1,4 @@
-//! Brokers of Kafka: a block is a message, and its id stands in a header.
+//! Brokers of Kafka: a block is a message, and a header has its id.
 //!
 //! ```text
 //! offer --copied--> librdkafka: queue, retries, idempotence --> brokers, acks=all
@@ -7,8 +7,8 @@
 //!                                      others, none for 10 s     Again: under the same id, so that readers know it
 //! ```
 //!
-//! librdkafka keeps the order within a partition and drops what it has sent twice itself; a block that is offered again,
-//! after an answer that never came, may be there twice, with the same bytes.
+//! librdkafka keeps the order within a partition and drops its own repetitions; a block that is offered again, after
+//! an answer that never came, may be there twice, with the same bytes.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -32,9 +32,9 @@ const TAKEN_BYTES_MAX: usize = 32 << 20;
 const MESSAGE_TIME: Duration = Duration::from_secs(10);
 /// The longest time in which blocks that are given up are reported.
 const GIVE_UP_TIME: Duration = Duration::from_secs(5);
-/// What stands in place of a version of columns where messages are packets.
+/// Schema of messages that are packets, in place of a version of columns.
 const PACKETS_SCHEMA: &str = "tapline-packets-pcapng";
-/// How often reports are looked for.
+/// Poll interval for reports.
 const STEP: Duration = Duration::from_millis(2);
 
 /// A topic.
@@ -49,14 +49,14 @@ pub(crate) struct KafkaCarrier {
     taken_bytes: usize,
 }
 
-/// What librdkafka has reported.
+/// Reports of librdkafka.
 #[derive(Clone, Default)]
 struct Reports(Arc<Mutex<Reported>>);
 
 #[derive(Default)]
 struct Reported {
     blocks: Vec<Report>,
-    /// The last error of a connection: the cause, where a report only tells of a timeout.
+    /// The last error of a connection: the cause, if a report only says that a timeout passed.
     cause: Option<String>,
 }
 
@@ -70,7 +70,7 @@ impl ClientContext for Reports {
     /// Errors come by [`error`](Self::error), and in reports.
     fn log(&self, _: RDKafkaLogLevel, _: &str, _: &str) {}
 
-    /// That all brokers are down follows from an error before, which has the reason.
+    /// Ignores that all brokers are down: it follows from an earlier error, which has the reason.
     fn error(&self, error: KafkaError, reason: &str) {
         let is_sum = error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown);
         self.with(|reported| {
@@ -99,7 +99,8 @@ impl ProducerContext for Reports {
 }
 
 impl KafkaCarrier {
-    /// Opens the way to a topic, and asks the brokers for it. Brokers that are away are no error: they may come.
+    /// Opens the connection to a topic, and asks the brokers for it. Brokers that are away are not an error: they may
+    /// come.
     ///
     /// # Errors
     /// [`Error::Topic`] if the brokers refuse the topic, or the client a property; those of the file of properties.
@@ -155,7 +156,7 @@ impl KafkaCarrier {
         }
     }
 
-    /// Starts the client anew, after an error that it does not recover from. What it had is reported before.
+    /// Restarts the client, after an error from which it does not recover. Its messages are reported before.
     fn restart(&mut self) {
         self.producer.purge(PurgeConfig::default().queue().inflight());
         self.producer.poll(STEP);
@@ -283,7 +284,7 @@ fn check_topic(producer: &BaseProducer<Reports>, topic: &str) -> Result<(), Stri
     }
 }
 
-/// What a failed delivery means for the block.
+/// The outcome of a failed delivery for the block.
 fn outcome(error: &KafkaError, cause: Option<&str>) -> Outcome {
     let code = error.rdkafka_error_code();
     let text = code.map_or_else(|| error.to_string(), |code| code.to_string());
@@ -297,7 +298,7 @@ fn outcome(error: &KafkaError, cause: Option<&str>) -> Outcome {
     }
 }
 
-/// What a message tells beside its rows.
+/// Headers of a message, in addition to its rows.
 fn headers(block: &Block) -> Vec<(&'static str, String)> {
     let is_of_flows = block.encoding.is_of_flows();
     let schema = if is_of_flows { format!("{:016x}", block.schema) } else { PACKETS_SCHEMA.to_owned() };

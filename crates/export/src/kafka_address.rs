@@ -11,7 +11,7 @@ use std::path::PathBuf;
 const PORT: u16 = 9092;
 /// The longest name of a topic (Kafka's `Topic.MAX_NAME_LENGTH`).
 const TOPIC_MAX: usize = 249;
-/// The most brokers that are named; the first one that answers tells of the others.
+/// Maximum number of named brokers; the first one that answers names the others.
 const BROKERS_MAX: usize = 32;
 
 /// The most bytes of a block: with key and headers it fits into a message of 1,000,000 bytes, and brokers take 1,048,588
@@ -35,7 +35,7 @@ pub(crate) enum MessageKey {
 pub(crate) struct KafkaAddress {
     /// `HOST:PORT`, of which each is asked until one answers.
     pub(crate) brokers: Vec<String>,
-    /// Its name: letters, digits, dots, hyphens and underscores.
+    /// Name of the topic: letters, digits, dots, hyphens and underscores.
     pub(crate) topic: String,
     pub(crate) key: MessageKey,
     /// A file of further properties of the client.

@@ -1,4 +1,5 @@
-//! What writers and readers of topics have in common: the client's properties, and what brokers say of a topic.
+//! The common part of writers and readers of topics: the client's properties, and the brokers' description of a
+//! topic.
 
 use std::time::Duration;
 

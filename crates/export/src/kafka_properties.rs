@@ -22,7 +22,8 @@ const CLOSED: [&str; 2] = ["ssl.engine.location", "ssl.providers"];
 /// Names and values of a file.
 ///
 /// # Errors
-/// [`Error::Open`] if it cannot be read, [`Error::Properties`] for a line that is no property, or not one of the user's.
+/// [`Error::Open`] if it cannot be read, [`Error::Properties`] for a line that is not a property, or not one of the
+/// user's.
 pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, Error> {
     let fail = |source| Error::Open { name: path.display().to_string(), source };
     let bytes = tapline_sys::disk::read_at_most(path, FILE_MAX).map_err(fail)?;

@@ -35,7 +35,7 @@ pub(crate) struct KafkaReader {
     /// The message that was handed out last: partition and offset.
     last: Option<(i32, i64)>,
     events: Vec<String>,
-    /// Whether it was told that no message comes.
+    /// Whether a report says that no message comes.
     is_failing: bool,
 }
 
@@ -144,7 +144,7 @@ impl KafkaReader {
         if self.is_at_end() { NextMessage::End } else { NextMessage::Idle }
     }
 
-    /// Of faults that pass the first is told until a message comes; others end the reading.
+    /// Handles a fault. Of passing faults the first is reported until a message comes; others end the reading.
     fn fail(&mut self, error: &KafkaError) -> Result<NextMessage, Error> {
         let code = error.rdkafka_error_code();
         match code {

@@ -4,8 +4,9 @@
 //! flow --FNV-1a of protocol, addresses, ports--> key group 0..15 --a table each--> block --key of its group--> partition
 //! ```
 //!
-//! Both directions and all records of a flow have the same group, at every sensor that tells its addresses and ports alike.
-//! A block is of one group, which is the remainder of its number by 16: block *n* of a run has the number 16 *n* + group.
+//! Both directions and all records of a flow have the same group, at every sensor that sees its addresses and ports
+//! alike. A block is of one group, which is the remainder of its number by 16: block *n* of a run has the number 16
+//! *n* + group.
 
 use std::net::IpAddr;
 

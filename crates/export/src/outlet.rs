@@ -20,7 +20,7 @@ use crate::{Block, Carrier, Error, Spool};
 const EVENTS_MAX: usize = 32;
 /// Batches that wait to be filled again; the memory of further ones is given back.
 const SPENT_MAX: usize = 1;
-/// How often it is looked whether a run was interrupted, while there is no room.
+/// Poll interval for cancellation while memory is full.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Limits of an exporter.
@@ -59,12 +59,12 @@ impl Limits {
     }
 }
 
-/// What a thread fills and seals.
+/// Data that a thread fills and seals.
 pub(crate) trait Batch: Send + 'static {
-    /// What it holds, for messages.
+    /// Name of the contents, for messages.
     const WHAT: &str;
 
-    /// What it amounts to.
+    /// Flows, rows and packets in this batch.
     fn tally(&self) -> Tally;
 
     /// Bytes of memory.
@@ -81,7 +81,7 @@ pub(crate) trait MakeBlocks<B>: Send {
     fn reuse(&mut self, _bytes: Vec<u8>) {}
 }
 
-/// What the two threads share.
+/// State that the two threads share.
 #[derive(Default)]
 pub(crate) struct Shared {
     state: Mutex<State>,
@@ -126,7 +126,7 @@ pub(crate) struct Outlet<B: Batch> {
     limits: Limits,
     shared: Arc<Shared>,
     cancel: Option<Arc<AtomicBool>>,
-    /// What was acknowledged when the wait for room was given up: until there is more there is no further wait.
+    /// The acknowledged sum when the wait for room was given up: until it grows there is no further wait.
     given_up: Option<Tally>,
     thread: Option<(Sender<B>, JoinHandle<()>)>,
     /// Batches that were encoded, to be filled again.

@@ -1,11 +1,11 @@
-//! Packets that leave in sealed chunks: each is a section of pcapng that stands for itself.
+//! Packets that leave in sealed chunks: each is a complete section of pcapng.
 //!
 //! ```text
 //! packets --push--> chunk: section header, interface*, packet* --bytes or time: sealed--> thread: deliver, spool
 //! ```
 //!
-//! A chunk describes the interfaces of its own packets. It tells how many packets of the run were before it, those of chunks
-//! that were lost among them, so that a reader knows by the next chunk how many it lacks.
+//! A chunk describes the interfaces of its own packets. It has the number of packets of the run before it, including
+//! those of lost chunks, so that a reader learns from the next chunk how many are missing.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

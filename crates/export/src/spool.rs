@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     path: PathBuf,
     len: u64,
     pub(crate) tally: Tally,
-    /// Of this run, not of an earlier one.
+    /// Whether it is of this run, not of an earlier one.
     pub(crate) is_own: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct Spool {
     /// Blocks that are not being delivered, the oldest first.
     entries: VecDeque<Entry>,
     found: Tally,
-    /// Files that are no whole blocks, at the start.
+    /// Files that are not whole blocks, at the start.
     unreadable: u64,
     _lock: File,
 }
@@ -131,7 +131,8 @@ impl Spool {
         Ok(())
     }
 
-    /// The oldest block that waits. A file that is no block any more is told as an error, with what it had.
+    /// The oldest block that waits. A file that is not a block any more is reported as an error, with its former
+    /// contents.
     pub(crate) fn load(&mut self) -> Option<Result<(Entry, Block), (Entry, io::Error)>> {
         let entry = self.entries.pop_front()?;
         Some(match read(&entry.path) {
@@ -154,7 +155,7 @@ impl Spool {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// Puts a file that is no block aside, where no start finds it again.
+    /// Puts a file that is not a block aside, where no start finds it again.
     pub(crate) fn put_aside(&mut self, entry: &Entry) {
         let _ = fs::rename(&entry.path, entry.path.with_extension("bad"));
         self.bytes = self.bytes.saturating_sub(entry.len);

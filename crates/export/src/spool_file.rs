@@ -37,7 +37,7 @@ const ENCODING_MAX: usize = 16;
 /// The most bytes before the rows.
 pub(crate) const HEAD_MAX: usize = FIXED + SENSOR_MAX + ENCODING_MAX;
 
-/// What stands before the rows.
+/// The head of a file, before the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     id: BlockId,
@@ -53,7 +53,7 @@ pub(crate) struct Head {
     checksum: u32,
 }
 
-/// What stands before the rows of a block.
+/// The head of a block, before the rows.
 pub(crate) fn head(block: &Block) -> Vec<u8> {
     let (sensor, encoding) = (block.id.sensor.as_str(), block.encoding.name());
     let mut bytes = Vec::with_capacity(HEAD_MAX);

@@ -137,7 +137,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A target that answers as it is told; without an answer it waits, and panics once there will be none.
+    /// A target with prepared answers; without an answer it waits, and panics once there will be none.
     struct Told(Receiver<Outcome>);
 
     impl Target for Told {

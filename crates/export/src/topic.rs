@@ -17,8 +17,8 @@ use crate::{BlockId, Error, Sensor};
 pub const MESSAGE_MAX: usize = 2 << 20;
 /// The most headers of a message that are looked at.
 const HEADERS_MAX: usize = 64;
-/// The most runs of sensors that are told apart. Of more the one that had no chunk for longest is forgotten: what it lacked
-/// stays counted, and its chunks are new if they come again.
+/// Maximum number of distinguished runs of sensors. Beyond it the run that had no chunk for longest is forgotten: its
+/// missing packets stay counted, and its chunks are new if they come again.
 const RUNS_MAX: usize = 4096;
 /// The most gaps in the numbers of a run that are kept. Of more the lowest is forgotten: what comes late for it is dropped,
 /// and counts as lacking.
@@ -117,11 +117,11 @@ pub enum NextMessage {
 /// A message of a topic.
 #[derive(Clone, Debug)]
 pub struct Message<'a> {
-    /// Its partition.
+    /// Partition of the message.
     pub partition: i32,
-    /// Its place there.
+    /// Offset of the message in the partition.
     pub offset: i64,
-    /// What its headers say, or why it is no chunk of packets.
+    /// The head from its headers, or the reason that it is not a chunk of packets.
     pub head: Result<ChunkHead, &'static str>,
     /// A section of pcapng.
     pub bytes: &'a [u8],
@@ -151,12 +151,12 @@ pub trait Topic: Send {
     fn finish(&mut self, was_read: bool);
 }
 
-/// What the headers of a chunk say.
+/// The contents of a chunk's headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
-    /// Its identity.
+    /// Identity of the chunk.
     pub id: BlockId,
-    /// Its packets.
+    /// Packets of the chunk.
     pub packets: u64,
     /// Packets of the run before these.
     pub packets_before: u64,
@@ -166,7 +166,7 @@ impl ChunkHead {
     /// The head that the headers of a message give.
     ///
     /// # Errors
-    /// The reason why it is no chunk of packets.
+    /// The reason that it is not a chunk of packets.
     pub fn of<'h>(
         headers: impl Iterator<Item = (&'h str, Option<&'h [u8]>)>,
     ) -> Result<ChunkHead, &'static str> {

@@ -1,4 +1,4 @@
-//! A server that answers as it is told, for tests.
+//! A server with prepared answers, for tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpListener;

@@ -51,7 +51,7 @@ pub(crate) struct Worker<B> {
 /// A block that is not acknowledged yet.
 struct Kept {
     block: Arc<Block>,
-    /// Its file, if it is one of the spool.
+    /// File of the block, if it is one of the spool.
     entry: Option<Entry>,
 }
 

@@ -1,4 +1,4 @@
-//! A server that answers as it is told, well or badly.
+//! A server that gives prepared answers, good or bad.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! Exporters against receivers that answer as they are told.
+//! Exporters against receivers with prepared answers.
 
 use std::net::IpAddr;
 use std::sync::Mutex;
