@@ -1,4 +1,4 @@
-//! What a source sent, and what became of it.
+//! Counters of a source: its messages, and their outcome.
 //!
 //! ```text
 //! datagrams   received = read + refused by DatagramFault                                    (all sources together)
@@ -50,7 +50,7 @@ impl Protocol {
         }
     }
 
-    /// What its sequence numbers count, and so what is counted as lost. Version 1 has none.
+    /// The unit of its sequence numbers, in which losses are counted. Version 1 has none.
     pub const fn unit(self) -> &'static str {
         match self {
             Protocol::NetFlow1 | Protocol::NetFlow5 | Protocol::NetFlow7 => "flows",
@@ -64,9 +64,9 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum DatagramFault {
-    /// Its first bytes are of no protocol of flow export.
+    /// The first bytes are not those of a protocol of flow export.
     NotExport = 0,
-    /// It ends within its header, or before the length that the header tells; or it is a fragment of a datagram.
+    /// It ends within its header, or before the length in the header; or it is a fragment of a datagram.
     Short = 1,
 }
 
@@ -134,7 +134,7 @@ impl RefusedCause {
 pub struct SourceAccount {
     /// The exporter's address; of sFlow the agent's.
     pub exporter: IpAddr,
-    /// The port that it sends from; 0 of sFlow, whose agents are told apart by their address alone.
+    /// The source port; 0 for sFlow, whose agents are distinguished by their address alone.
     pub port: u16,
     /// The protocol.
     pub protocol: Protocol,
@@ -152,19 +152,19 @@ pub struct SourceAccount {
     pub packets: u128,
     /// Bytes that the flows count.
     pub bytes: u128,
-    /// What is missing by the sequence numbers, in the unit that they count.
+    /// Losses by the sequence numbers, in their unit.
     pub lost: u64,
     /// The unit: [`Protocol::unit`], unless the exporter counts otherwise.
     pub unit: &'static str,
     /// Datagrams that came after ones that were sent later. They are not lost.
     pub late: u64,
-    /// Times that the sequence numbers began anew.
+    /// Restarts of the sequence numbers.
     pub restarts: u64,
     /// Templates known.
     pub templates: u64,
     /// Sets held for want of their template.
     pub held: u64,
-    /// The sampling interval that was told last; `None` if none was.
+    /// The sampling interval that was reported last; `None` if none was.
     pub sampling: Option<u32>,
     /// Flows that were to be multiplied by their sampling interval, and were not: it is not known.
     pub unscaled: u64,
@@ -175,7 +175,7 @@ pub struct SourceAccount {
     pub retimed: u64,
     /// The earliest start and the latest end of its flows; `None` before the first.
     pub span: Option<(Timestamp, Timestamp)>,
-    /// What was refused, by cause.
+    /// Refused messages and records, by cause.
     pub refused: [u64; RefusedCause::ALL.len()],
 }
 

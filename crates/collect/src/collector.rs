@@ -20,7 +20,7 @@ use crate::{TemplateFile, netflow5, sflow};
 /// Templates of one source at most, and their fields.
 const TEMPLATES_MAX: usize = 4096;
 const FIELDS_MAX: usize = 1 << 16;
-/// Sets that one source has held at most, their octets, and what each takes beside these.
+/// Maximum number of sets that one source holds, their octets, and the overhead of each.
 const HELD_SETS_MAX: usize = 256;
 const HELD_OCTETS_MAX: usize = 256 << 10;
 const HELD_SET_LEN: usize = 64;
@@ -30,14 +30,14 @@ const RECORD_LEN_MIN: usize = 8;
 /// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
 const PACKETS_MAX: u64 = 1 << 42;
 const BYTES_MAX: u64 = 1 << 48;
-/// Packets of all flows for which outputs answer: their sums do not wrap. Whoever forges records reaches it, so flows are
+/// Packets of all flows for which outputs answer: their sums do not wrap. Forged records can reach it, so flows are
 /// not refused then, but each side counts as one packet ([`tapline_flow::Collected::is_beyond`]).
 const ANSWERED_MAX: u64 = 1 << 63;
-/// How long before its message a flow may begin, and how long behind it end.
+/// Time before its message at which a flow may begin, and time behind it at which it may end.
 const BEFORE_NS: i64 = 7 * 86_400 * 1_000_000_000;
 const BEHIND_NS: i64 = 3600 * 1_000_000_000;
 
-/// How datagrams are read.
+/// Settings for the reading of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorSettings {
     /// Sources at most, each an exporter's address and port and one of its domains.
@@ -336,7 +336,7 @@ impl Collector {
         }
     }
 
-    /// Writes the file of templates anew: those of the sources that are known.
+    /// Rewrites the file of templates with those of the known sources.
     fn rewrite_file(&mut self) {
         let Some(file) = &mut self.file else { return };
         file.rewrite(self.sources.by_worth().into_iter().flat_map(|source| {
@@ -367,7 +367,7 @@ fn insert(source: &mut Source, id: u16, template: Template) -> bool {
     true
 }
 
-/// What becomes of the flows of a message.
+/// The destination of the flows of a message.
 struct FlowSink<'f> {
     time: MessageTime,
     scales: bool,
@@ -428,10 +428,10 @@ impl FlowSink<'_> {
 /// The sets of one message.
 struct SetReader<'r> {
     source: &'r mut Source,
-    /// What the exporter told under any of its domains.
+    /// Rates that the exporter reported under any of its domains.
     shared: &'r mut SharedRates,
     file: &'r mut Option<TemplateFile>,
-    /// Whether the file keeps what the message has told.
+    /// Whether the file keeps the contents of the message.
     keeping: &'r mut Keeping,
     form: Form,
     /// Data records so far; `None` once a set could not be counted.

@@ -27,26 +27,25 @@ pub(crate) struct MessageTime {
     pub(crate) uptime: Option<(u32, i64)>,
 }
 
-/// What a record says of the sampling of its counters. What it does not say is 0.
+/// The sampling of the counters of a record. Missing values are 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sampled {
-    /// Of `interval` packets one was taken.
+    /// One packet of `interval` was taken.
     pub(crate) interval: u32,
-    /// Of `packets + space` packets `packets` were taken (RFC 5477, 8.2.2 and 8.2.3).
+    /// `packets` packets of `packets + space` were taken (RFC 5477, 8.2.2 and 8.2.3).
     pub(crate) packets: u32,
     pub(crate) space: u32,
-    /// Of `population` packets `size` were taken (8.2.6, 8.2.7).
+    /// `size` packets of `population` were taken (8.2.6, 8.2.7).
     size: u32,
     population: u32,
     /// The share of packets that were taken (8.2.8).
     probability: f64,
     /// `selectorAlgorithm`: which of these count, where a record has several.
     algorithm: u16,
-    /// The sampler whose interval the options tell.
+    /// The sampler whose interval the options give.
     pub(crate) sampler: Option<u64>,
     /// The options are of the exporter, whatever its domains.
     pub(crate) is_of_system: bool,
-    /// The domain that the options are of.
     pub(crate) domain: Option<u32>,
     /// The template that the options are of, or that the record has.
     pub(crate) template: Option<u16>,
@@ -57,7 +56,7 @@ const RANDOM_OF_POPULATION: u16 = 3;
 const UNIFORM_PROBABILITY: u16 = 4;
 
 impl Sampled {
-    /// The interval N (1 packet in N), if it is told, rounded to the next whole number.
+    /// The interval N (1 packet in N), if it is given, rounded to the next whole number.
     pub(crate) fn told(&self) -> Option<u32> {
         let ratio = |taken: u32, of: u64| {
             let taken = u64::from(taken);
@@ -96,7 +95,7 @@ pub(crate) struct Side {
 /// A flow while the fields of its record are read.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
-    /// The fields that were read. What no field tells stays 0 or `None`.
+    /// The fields that were read. Missing fields stay 0 or `None`.
     pub(crate) known: KnownFields,
     /// Forward and reverse.
     pub(crate) sides: [Side; 2],
@@ -109,7 +108,7 @@ pub(crate) struct Draft {
     duration_ns: Option<i64>,
     uptimes: [Option<u32>; 2],
     deltas: [Option<u32>; 2],
-    /// Of an options record too.
+    /// Time at which the uptime was 0; options records have it too.
     pub(crate) boot_ns: Option<i64>,
     end_reason: u8,
     pub(crate) vlan: u16,
@@ -546,7 +545,7 @@ impl Draft {
         EndReason::ALL.into_iter().find(|known| *known as u8 == reason).unwrap_or(EndReason::Unknown)
     }
 
-    /// Start and end. What the record lacks is reckoned from what it has, at last from the message's time.
+    /// Start and end. Missing times are computed from the others, at last from the message's time.
     fn times(&self, time: MessageTime) -> (Timestamp, Timestamp) {
         let absolute = |at: usize| {
             let delta = self.deltas[at].map(|delta| time.export_ns.saturating_sub(i64::from(delta) * 1000));
@@ -587,7 +586,8 @@ fn float(bytes: &[u8]) -> f64 {
     }
 }
 
-/// Addresses of other lengths are no addresses. One that is not 0 stays: records of dual-stack templates have both.
+/// Sets an address. Addresses of other lengths are ignored. One that is not 0 stays: records of dual-stack templates
+/// have both.
 fn set_address(address: &mut Option<IpAddr>, bytes: &[u8]) {
     let new = if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
         IpAddr::from(v4)

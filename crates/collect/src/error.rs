@@ -15,7 +15,7 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
-    /// The file is no file of templates.
+    /// The file is not a file of templates.
     #[error("{}: line {line}: {what}: give another file, or delete this one", path.display())]
     Line {
         /// The file.

@@ -1,5 +1,5 @@
-//! Sampling intervals, as options tell them: of the whole source, of an interface, of a sampler. What no option tells is
-//! unknown, which is not 1.
+//! Sampling intervals from options: of the whole source, of an interface, of a sampler. An interval that no option
+//! gives is unknown, which is not 1.
 //!
 //! ```text
 //! interval of a record :=  its own | of its sampler | of its sampler in other domains of the exporter | of its interface
@@ -24,7 +24,7 @@ pub(crate) enum Scope {
     Whole,
     /// All domains of the exporter.
     System,
-    /// A domain, as another one tells of it.
+    /// A domain, as another domain reports it.
     Domain(u32),
     Template(u16),
     Interface(u32),
@@ -42,12 +42,12 @@ pub(crate) struct SamplingRates {
     last: Option<u32>,
 }
 
-/// Intervals that all domains of an exporter share: line cards export under domains of their own what the router tells
-/// of its samplers under another.
+/// Intervals that all domains of an exporter share: line cards export under domains of their own, while the router
+/// reports its samplers under another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedRates {
     system: Option<u32>,
-    /// `None` for a sampler of which domains tell different intervals.
+    /// `None` for a sampler for which domains report different intervals.
     samplers: HashMap<u64, Option<u32>>,
     domains: HashMap<u32, u32>,
 }
@@ -58,7 +58,7 @@ impl SharedRates {
         (self.samplers.len() + self.domains.len()) * SCOPE_LEN
     }
 
-    /// Takes an interval that one domain told. The others know it from then on.
+    /// Takes an interval that one domain reported. The others know it from then on.
     pub(crate) fn learn(&mut self, scope: Scope, interval: u32, before: Option<u32>) {
         let has_room = self.samplers.len() < SHARED_MAX;
         match scope {
@@ -83,7 +83,7 @@ impl SharedRates {
     }
 }
 
-/// An interval that an option told.
+/// An interval that an option reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Learnt {
     pub(crate) scope: Scope,
@@ -98,7 +98,7 @@ impl SamplingRates {
         self.scoped.len() * SCOPE_LEN
     }
 
-    /// Takes a record of options of this domain; the interval, if it tells one and there is room for it.
+    /// Takes a record of options of this domain. Returns the interval, if it has one and the table has room for it.
     pub(crate) fn learn(&mut self, options: &Draft, domain: u32) -> Option<Learnt> {
         let interval = options.sampled.told()?;
         let Sampled { sampler, template, is_of_system, domain: of_domain, .. } = options.sampled;
@@ -144,7 +144,7 @@ impl SamplingRates {
         all
     }
 
-    /// The interval of a record; `None` if none is told.
+    /// The interval of a record; `None` if unknown.
     #[inline]
     pub(crate) fn of(&self, record: &Draft, domain: u32, shared: &SharedRates) -> Option<u32> {
         if let Some(interval) = record.sampled.told() {

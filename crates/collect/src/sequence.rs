@@ -13,13 +13,12 @@
 
 use crate::{Protocol, SourceAccount};
 
-/// Further than this, in units, no gap is a loss: the exporter began anew.
+/// From this gap on, in units, it is not a loss: the exporter restarted.
 const GAP_MAX: u32 = 1 << 24;
 
 /// Messages in order that another way of counting must have ahead of the protocol's own.
 const FIT: u64 = 3;
 
-/// A way of counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// Datagrams before the message.
@@ -113,7 +112,7 @@ struct Sequence {
     anew: Option<u32>,
 }
 
-/// The gap that was seen last: a message whose number lies in it is late.
+/// The gap that was seen last: a message whose number is in it is late.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gap {
     start: u32,
@@ -223,7 +222,7 @@ mod tests {
         assert_eq!(lost(Protocol::NetFlow9, (0..20).map(|at| (at, 1))), (0, "datagrams"));
     }
 
-    /// Records of a set without a template cannot be counted: no gap is told behind it.
+    /// Records of a set without a template cannot be counted: no gap is reported behind it.
     #[test]
     fn unknown_units_tell_no_loss() {
         assert_eq!(noted(&[(0, None), (50, Some(10)), (70, Some(1))]), (10, 0, 0));

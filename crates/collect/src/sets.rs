@@ -41,7 +41,7 @@ pub(crate) fn header10(bytes: &mut Bytes<'_>) -> Option<Header> {
     Some(Header { form: Form::Ipfix, time, sequence, domain })
 }
 
-/// What a set has.
+/// The contents of a set.
 pub(crate) enum Set<'a> {
     Templates(Bytes<'a>),
     OptionsTemplates(Bytes<'a>),

@@ -7,7 +7,7 @@
 //! record     enterprise and format 4 | length 4 | body, filled up to a multiple of 4
 //! ```
 //!
-//! A sample becomes a flow of one packet, whose counters stand for `rate` packets.
+//! A sample becomes a flow of one packet, whose counters represent `rate` packets.
 
 use std::net::IpAddr;
 
@@ -46,13 +46,12 @@ fn address(bytes: &mut Bytes<'_>) -> Option<IpAddr> {
     }
 }
 
-/// A sample.
 pub(crate) enum Sample {
-    /// Of a packet, with its rate.
+    /// A sample of a packet, with its rate.
     Packet(Box<Draft>),
-    /// Of a packet that is not IP.
+    /// A sample of a packet that is not IP.
     NotIp,
-    /// Of counters, or of a kind that is not known.
+    /// Counters, or an unknown kind.
     Other,
 }
 
@@ -102,7 +101,7 @@ fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Option<u32>> {
     Some((format == 0 && ![0, 0x3fff_ffff, u32::MAX].contains(&value)).then_some(value))
 }
 
-/// Takes a record. Whether it told addresses; `None` if it is cut short.
+/// Takes a record. Returns whether it gave addresses; `None` if it is cut short.
 fn record(format: u32, mut bytes: Bytes<'_>, draft: &mut Draft) -> Option<bool> {
     match format {
         1 => raw_header(&mut bytes, draft),

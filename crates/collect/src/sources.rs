@@ -8,9 +8,9 @@
 //!                  of each kind those of the sender with the most memory first
 //! ```
 //!
-//! A source is proven once it has sent messages in order for a while. Whoever forges addresses fills the table with
-//! unproven sources, which make room for each other; an exporter that is not proven yet, but has sent messages in order,
-//! stays longer than addresses that were used once. Counters of forgotten sources are kept as one sum.
+//! A source is proven once it has sent messages in order for a while. Forged addresses fill the table with unproven
+//! sources, which replace each other; an exporter that is not proven yet, but has sent messages in order, stays
+//! longer than addresses that were used once. Counters of forgotten sources are kept as one sum.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -60,7 +60,7 @@ pub(crate) struct Source {
     pub(crate) templates: BTreeMap<u16, Template>,
     /// Fields of all templates.
     pub(crate) fields: usize,
-    /// The time at which the uptime was 0, if options told it.
+    /// The time at which the uptime was 0, if options gave it.
     pub(crate) boot_ns: Option<i64>,
     /// The uptime of the last message in milliseconds, and the time at which it was 0.
     uptime: Option<(u32, i64)>,
@@ -127,7 +127,7 @@ impl Source {
         is_new
     }
 
-    /// The second at which the exporter started, if its messages tell.
+    /// The second at which the exporter started, if its messages have it.
     pub(crate) fn boot_second(&self) -> Option<i64> {
         Some(self.uptime?.1.div_euclid(1_000_000_000))
     }
@@ -198,7 +198,7 @@ pub(crate) struct Sources {
     forgotten: Forgotten,
 }
 
-/// What the domains of an exporter have in common.
+/// The common state of the domains of an exporter.
 #[derive(Debug, Default)]
 struct Exporter {
     rates: SharedRates,
@@ -406,7 +406,7 @@ mod tests {
         assert!(sources.contains(key(8)), "one that has begun a moment ago");
     }
 
-    /// What a file knew of a source before is no time in which it has sent anything.
+    /// A source's entry in the file does not count as time in which it has sent messages.
     #[test]
     fn a_source_is_proven_by_its_own_messages() {
         let mut sources = Sources::new(100);

@@ -12,7 +12,7 @@ use crate::field::Field;
 
 /// Fields of a template at most: no router's comes near.
 pub(crate) const FIELDS_MAX: usize = 512;
-/// Memory of a field, and of a template beside its fields, in bytes, about.
+/// Approximate memory of a field, and of a template in addition to its fields, in bytes.
 const FIELD_LEN: usize = 24;
 const TEMPLATE_LEN: usize = 160;
 /// The length that says that each record has its own (RFC 7011, 7).
@@ -22,7 +22,7 @@ const ENTERPRISE_BIT: u16 = 0x8000;
 /// The least id of a template (RFC 7011, 3.4.1); those below are sets of other kinds.
 pub(crate) const LEAST_ID: u16 = 256;
 
-/// A field as the exporter told it.
+/// A field as the exporter declared it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RawField {
     /// 0 for IANA's.
@@ -52,7 +52,7 @@ struct Step {
     field: Option<(Field, bool)>,
 }
 
-/// The form in which templates are told.
+/// The form of templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     V9,
@@ -108,7 +108,7 @@ impl Template {
         self.scopes > 0
     }
 
-    /// Tells the fields of the next record to `tell`, and takes its octets; `None` if there is no whole record.
+    /// Passes the fields of the next record to `tell`, and takes its octets; `None` if there is no whole record.
     #[inline]
     pub(crate) fn record<'a>(
         &self,

@@ -9,8 +9,8 @@
 //! 192.0.2.1:4711 v9 0 proven                            the source has sent messages in order for a while
 //! ```
 //!
-//! Lines are added, so a crash leaves at most half a line at the end, which is cut off. A full file is written anew with
-//! what the collector knows then. `docs/format/templates.md` has the whole of it.
+//! Lines are added, so a crash leaves at most half a line at the end, which is cut off. A full file is rewritten with
+//! the collector's present knowledge. `docs/format/templates.md` has the whole of it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -45,7 +45,7 @@ pub struct TemplateFile {
     kept: Vec<(SourceKey, Entry)>,
 }
 
-/// What the file keeps of a source.
+/// An entry of the file about a source.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Entry {
     /// A template, with its id.
@@ -137,7 +137,6 @@ impl TemplateFile {
         Error::Line { path: self.path.clone(), line: 1, what }
     }
 
-    /// Keeps an entry of a source.
     pub(crate) fn keep(&mut self, key: SourceKey, entry: &Entry) -> Keeping {
         let line = text_of(key, entry);
         if self.len + line.len() as u64 >= LEN_MAX {
@@ -149,7 +148,7 @@ impl TemplateFile {
         Keeping::Kept
     }
 
-    /// Writes the file anew, with as many of the entries as fill half of it, the first ones of all.
+    /// Rewrites the file with as many of the entries as fill half of it, the first ones of all.
     pub(crate) fn rewrite(&mut self, entries: impl Iterator<Item = (SourceKey, Entry)>) {
         let mut text = format!("{HEAD}\n");
         for (key, entry) in entries {

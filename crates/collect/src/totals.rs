@@ -30,7 +30,7 @@ pub(crate) struct Totals {
     /// Packets of both directions.
     pub(crate) packets: [u64; 2],
     pub(crate) bytes: [u64; 2],
-    /// The end of the record, in nanoseconds since 1970, as far as it is told.
+    /// The end of the record, in nanoseconds since 1970, if it is given.
     pub(crate) end: Option<i64>,
 }
 

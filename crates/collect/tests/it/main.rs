@@ -158,7 +158,7 @@ fn sampling(flow: &Flow) -> Option<u32> {
     flow.collected.as_ref().expect("it was collected").sampling
 }
 
-/// An interval that no one told is unknown: flows are not multiplied, and do not say that they were.
+/// An interval that no source gave is unknown: flows are not multiplied, and do not say that they were.
 #[test]
 fn an_unreported_interval_is_unknown() {
     let fields = &[(8, 4), (12, 4), (2, 4)];
@@ -176,7 +176,7 @@ fn an_unreported_interval_is_unknown() {
     }
 }
 
-/// 1 of 256 at random: elements 309 and 310 (RFC 5477), beside 305 of another algorithm.
+/// 1 of 256 at random: elements 309 and 310 (RFC 5477), together with 305 of another algorithm.
 #[test]
 fn a_population_is_an_interval() {
     let mut collector = collector();
@@ -189,7 +189,7 @@ fn a_population_is_an_interval() {
     assert_eq!((sampling(&flow), only(&collector).sampling), (Some(256), Some(256)));
 }
 
-/// The router tells of its samplers under one source id, line cards export under theirs.
+/// The router reports its samplers under one source id, line cards export under theirs.
 #[test]
 fn samplers_are_shared_by_the_domains_of_an_exporter() {
     let mut collector = collector();
@@ -227,7 +227,7 @@ fn intervals_are_kept_over_restarts() {
     assert_eq!(std::fs::metadata(&path).expect("the file").len(), len, "what is known is not kept twice");
 }
 
-/// What the record does not have is unknown, and what it has as 0 is 0.
+/// A missing field is unknown, and a field of 0 is 0.
 #[test]
 fn fields_that_are_not_given_are_unknown() {
     let mut collector = collector();
@@ -369,7 +369,7 @@ fn what_is_no_flow_is_counted_by_cause() {
     assert_eq!((collector.datagrams(), collector.refused(DatagramFault::Short)), (2, 2));
 }
 
-/// Whoever forges addresses or domains fills the table, but no exporter finds it closed.
+/// Forged addresses or domains fill the table, but no exporter finds it closed.
 #[test]
 fn a_full_table_has_room_for_later_sources() {
     let settings = CollectorSettings { sources_max: 16, ..CollectorSettings::default() };
@@ -386,7 +386,7 @@ fn a_full_table_has_room_for_later_sources() {
     assert_eq!(known + collector.forgotten().account.datagrams, collector.datagrams());
 }
 
-/// The file of templates of an attack, with 20,000 sources, is no obstacle after a restart.
+/// The file of templates of an attack, with 20,000 sources, does not lock anyone out after a restart.
 #[test]
 fn a_file_of_forged_templates_locks_nobody_out() {
     let folder = tempfile::tempdir().expect("there is room");
@@ -491,7 +491,7 @@ fn firewalls_count_both_directions() {
     assert_eq!(flow.collected.as_ref().and_then(|collected| collected.firewall_event), Some(2));
 }
 
-/// Addresses and ports of one header, the outer one: others of the record are of what it carries.
+/// Addresses and ports are those of one header, the outer one: others of the record belong to its payload.
 #[test]
 fn repeated_elements_are_of_the_outer_header() {
     let mut collector = collector();
@@ -509,7 +509,7 @@ fn repeated_elements_are_of_the_outer_header() {
     }
 }
 
-/// What an exporter has counted since a flow began is not counted again with each record.
+/// Totals that an exporter has counted since a flow began are not counted again with each record.
 #[test]
 fn totals_are_counted_once() {
     let mut collector = collector();
