@@ -20,9 +20,9 @@ pub const SOCKET_DEFAULT: &str = "/run/tapline/serve.sock";
 /// The environment variable that names another socket.
 pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 
-/// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block
-/// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do. So long
-/// packets wait for a buffer that has none, when several are merged by time.
+/// Latest time after which a packet is in its buffer, in addition to the requested delay: the kernel hands a block
+/// over 10 to 20 ms after its first packet, and the daemon puts interfaces in order and has other things to do.
+/// Packets wait so long for an empty buffer, when several are merged by time.
 const MERGE_WAIT: Duration = Duration::from_millis(50);
 /// The time that a daemon has to answer, and the time that it has to make a buffer.
 pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
@@ -81,8 +81,8 @@ impl Client {
         Ok((Client::connect(&path, program)?, path))
     }
 
-    /// The same, where connecting waits for `timeout` at most, and likewise the whole answer. `interrupt` ends the
-    /// wait for the answer.
+    /// Connects, and waits at most `timeout` for the connection, and for the whole answer. `interrupt` ends the wait
+    /// for the answer.
     pub(crate) fn connect_within(
         path: &Path,
         program: &str,

@@ -22,7 +22,7 @@ pub enum Error {
     /// The daemon refuses, in its words.
     #[error("the daemon: {text}")]
     Refused {
-        /// Why, and what to do.
+        /// The reason, and the remedy.
         text: String,
     },
     /// The connection ended.
@@ -74,7 +74,7 @@ impl From<tapline_sys::SyscallError> for Error {
 }
 
 impl Error {
-    /// Why no process answers at a socket.
+    /// The error if no process answers at a socket.
     pub(crate) fn unreachable(path: &Path, source: io::Error) -> Error {
         let path = path.to_owned();
         match source.kind() {
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// Of a socket that waits for a while only.
+    /// Adapts the error to a socket that waits only for a while.
     pub(crate) fn of_waiting(self) -> Error {
         match self {
             Error::Socket(error) if error.kind() == io::ErrorKind::WouldBlock => Error::Silent,

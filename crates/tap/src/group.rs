@@ -48,9 +48,9 @@ impl ShareBy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GroupRequest {
-    /// Its name: letters, digits, and - _ . between them, at most [`GROUP_NAME_MAX`].
+    /// Name of the group: letters, digits, and - _ . between them, at most [`GROUP_NAME_MAX`].
     pub name: String,
-    /// How it shares packets out; all readers of a group ask for the same.
+    /// Rule for sharing packets; all readers of a group ask for the same.
     pub by: ShareBy,
     /// With [`ShareBy::First`]: the reader's priority; the least number comes first.
     pub priority: u32,

@@ -6,7 +6,7 @@
 //! Tap    --reads--> shared rings      from there on without the daemon (docs/format/ring.md)
 //! ```
 //!
-//! | module | what it is |
+//! | module | content |
 //! |---|---|
 //! | `protocol` | what is said |
 //! | `channel` | lines and descriptors over a socket, for both ends; trusts neither |

@@ -33,7 +33,7 @@ fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
         .collect())
 }
 
-/// The same for a text of several lines: an error may point at a place in a filter.
+/// Cleans a text of several lines: an error may point at a place in a filter.
 fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
     String::deserialize(from).map(|text| printable_lines(&text))
 }
@@ -62,7 +62,7 @@ pub enum Request {
     Hello {
         /// [`VERSION`].
         version: u32,
-        /// Its name for users.
+        /// Name of the program for users.
         program: String,
     },
     /// Asks for a reader of a capture. One reader for each connection.
@@ -74,7 +74,7 @@ pub enum Request {
     },
     /// Changes the reader's filter to a program of classic BPF, from the next batch on.
     Program {
-        /// Its instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all
+        /// Instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all
         /// packets.
         insns: Vec<(u16, u8, u8, u32)>,
     },
@@ -252,10 +252,10 @@ pub enum Reply {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OfferedCapture {
-    /// Its name: `-i tap:NAME`.
+    /// Name of the capture: `-i tap:NAME`.
     #[serde(deserialize_with = "text")]
     pub name: String,
-    /// Its interfaces, by the numbers that packets carry.
+    /// Interfaces of the capture, by the numbers in packets.
     pub interfaces: Vec<OfferedInterface>,
     /// The filter that is forced upon this client; empty for none.
     #[serde(deserialize_with = "text")]
@@ -268,7 +268,7 @@ pub struct OfferedCapture {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OfferedInterface {
-    /// Its name on the host.
+    /// Name of the interface on the host.
     #[serde(deserialize_with = "text")]
     pub name: String,
     /// A description for people.
@@ -316,7 +316,7 @@ impl OfferedInterface {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AttachedReader {
-    /// Its number at the daemon.
+    /// Number of the reader at the daemon.
     pub reader: u64,
     /// Number of buffers that it reads, one for each worker.
     pub buffers: u32,
@@ -335,11 +335,11 @@ pub struct ReaderCounts {
     pub offered: u64,
     /// Packets that the reader is done with, by its own count.
     pub delivered: u64,
-    /// Its index had no room.
+    /// The index was full.
     pub index_full: u64,
-    /// They were gone before it came to them.
+    /// The packets were gone before the reader came to them.
     pub overwritten: u64,
-    /// They made no sense.
+    /// The packets made no sense.
     pub damaged: u64,
     /// Packets that the reader has not come to.
     pub unread: u64,
@@ -365,7 +365,7 @@ impl ReaderCounts {
         self.index_full.saturating_add(self.overwritten).saturating_add(self.damaged)
     }
 
-    /// Adds those of another buffer. A daemon that lies may say any number.
+    /// Adds the counts of another buffer. A dishonest daemon may report any number.
     pub fn merge(&mut self, other: &ReaderCounts) {
         for (sum, count) in [
             (&mut self.offered, other.offered),
@@ -386,7 +386,7 @@ impl ReaderCounts {
 pub struct Status {
     /// Seconds since it started.
     pub seconds: u64,
-    /// Its captures, as far as the client may see them.
+    /// Captures, as far as the client may see them.
     pub captures: Vec<CaptureStatus>,
     /// Connections that were ended because they did not keep to the protocol, and requests that the rules refused.
     pub refused: u64,
@@ -411,21 +411,21 @@ pub struct UserStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CaptureStatus {
-    /// Its name.
+    /// Name of the capture.
     #[serde(deserialize_with = "text")]
     pub name: String,
-    /// Its interfaces' names.
+    /// Names of its interfaces.
     #[serde(deserialize_with = "texts")]
     pub interfaces: Vec<String>,
     /// Packets lent by its sources.
     pub packets: u64,
-    /// Their captured bytes.
+    /// Captured bytes of the packets.
     pub bytes: u64,
-    /// Of these, packets that no reader wanted.
+    /// Packets that no reader selected.
     pub unwanted: u64,
-    /// It is paused.
+    /// Whether the capture is paused.
     pub is_paused: bool,
-    /// Of the unwanted packets, those of the time in which it was paused.
+    /// The unwanted packets during pauses.
     pub paused: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
@@ -441,7 +441,7 @@ pub struct CaptureStatus {
     /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where
     /// all comes.
     pub kernel_insns: Option<u32>,
-    /// The lossless reader that the capture waits for now. Its loss counters stand as they were when the wait began.
+    /// The lossless reader for which the capture waits now. Its loss counters are those of the start of the wait.
     pub waits_for: Option<u64>,
     /// For how long it has, in milliseconds.
     pub waits_ms: u64,
@@ -450,7 +450,7 @@ pub struct CaptureStatus {
     pub is_restricted: bool,
     /// Stores that it is recorded to; shown to root and the owner of the daemon.
     pub recordings: Vec<RecordingStatus>,
-    /// Those that read it, as far as the client may see them.
+    /// Readers of the capture, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
     /// Readers that the list has no room for: it has at most 96 KiB, and of each user some.
     pub readers_left_out: u64,
@@ -481,11 +481,11 @@ pub struct RecordingStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReaderStatus {
-    /// Its number.
+    /// Number of the reader.
     pub number: u64,
-    /// Its process.
+    /// Process identifier of the reader.
     pub pid: u32,
-    /// Its user.
+    /// User of the reader.
     pub uid: u32,
     /// The program's name, by its own word.
     #[serde(deserialize_with = "text")]
@@ -493,7 +493,7 @@ pub struct ReaderStatus {
     /// The filter that it chose.
     #[serde(deserialize_with = "text")]
     pub filter: String,
-    /// Its policy, and what became of that: `leased`, `lossy: used its credit up`.
+    /// Policy of the reader, and changes of it: `leased`, `lossy: used its credit up`.
     #[serde(deserialize_with = "text")]
     pub standing: String,
     /// The fate of its packets.

@@ -35,7 +35,7 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
-/// The time in which the daemon hands over packets from before a stop, besides the delay that was asked for: the
+/// The time in which the daemon hands over packets from before a stop, in addition to the requested delay: the
 /// kernel's open block, and the daemon's own work.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
 /// The time that a daemon has to let a reader go.
@@ -47,7 +47,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The time that it may take to answer then.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// A reader of a capture of `tapline serve`. Needs no privilege: the daemon's rules decide what it may read.
+/// A reader of a capture of `tapline serve`. It needs no privilege: the daemon's rules decide what it may read.
 pub struct Tap {
     name: String,
     channel: Channel,
@@ -68,7 +68,7 @@ pub struct Tap {
     delivered: u64,
     waited: u64,
     phase: Phase,
-    /// Whether the user was told that the guarantee is no longer the one asked for.
+    /// Whether the user was notified that the guarantee is no longer the requested one.
     told_standing: bool,
     /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
@@ -108,7 +108,7 @@ struct Past {
     /// Number of daemons that are gone.
     daemons: u64,
     counts: ReaderCounts,
-    /// By [`PLACES`]; counts that the last daemon could not tell stay unknown.
+    /// Losses by [`PLACES`]; counts that the last daemon did not report stay unknown.
     losses: [Option<u64>; PLACES.len()],
 }
 
@@ -260,7 +260,7 @@ impl Tap {
         CaptureError::source(&self.name, error.into())
     }
 
-    /// Tells once that the daemon does not keep packets for this reader any more as it did.
+    /// Reports once that the daemon has weakened the guarantee of this reader.
     fn look_at_standing(&mut self) {
         if self.told_standing {
             return;
@@ -341,7 +341,7 @@ impl Tap {
         }
     }
 
-    /// Tells why a daemon refuses this reader, each reason once.
+    /// Reports why a daemon refuses this reader, each reason once.
     fn tell_refusal(&mut self, text: String) {
         if self.refusal.as_ref() != Some(&text) {
             self.tell(format!("the daemon: {text}; it is asked again until it lets us read"));
