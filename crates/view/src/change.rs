@@ -1,4 +1,4 @@
-//! What a flow counted in a second, as rankings take it.
+//! The counts of a flow in a second, as input of rankings.
 
 use std::net::IpAddr;
 
@@ -35,11 +35,11 @@ pub(crate) struct FlowFields {
 
 const _: () = assert!(size_of::<FlowFields>() == 64, "docs/view.md tells the memory of a flow");
 
-/// What a flow counted.
+/// The counts of a flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) fields: &'a FlowFields,
-    /// What each side sent, the one that began the flow first.
+    /// Amounts that each side sent, the one that began the flow first.
     pub(crate) amounts: [Amount; 2],
     /// As rows have it.
     pub(crate) state: u32,
@@ -119,7 +119,7 @@ impl CollectedFlow {
         }
     }
 
-    /// What both sides sent.
+    /// Amount that both sides sent.
     pub(crate) fn amount(&self) -> Amount {
         let mut amount = self.amounts[0];
         amount.add(self.amounts[1]);

@@ -42,7 +42,7 @@ impl Dimension {
         Dimension::Flow,
     ];
 
-    /// Its name as one word.
+    /// Name as one word.
     pub const fn name(self) -> &'static str {
         match self {
             Dimension::HostIn => "host_in",
@@ -109,7 +109,7 @@ impl Key {
         Key::of_words(&halves(address))
     }
 
-    /// That of two hosts, in any order.
+    /// The key of two hosts, in any order.
     pub fn pair(one: IpAddr, other: IpAddr) -> Key {
         let (low, high) = if bits(one) <= bits(other) { (one, other) } else { (other, one) };
         let ([a, b], [c, d]) = (halves(low), halves(high));
@@ -130,7 +130,7 @@ impl Key {
         u64::from(protocol) << 16 | u64::from(port)
     }
 
-    /// What the key of a dimension means.
+    /// The meaning of the key of a dimension.
     pub fn value(&self, dimension: Dimension) -> KeyValue {
         let words = &self.0;
         let host = |at: usize| address([words[at], words[at + 1]]);

@@ -36,7 +36,7 @@ pub enum Error {
         /// The call.
         source: SyscallError,
     },
-    /// A file that is no view, or not of this version or machine.
+    /// A file that is not a view, or not of this version or machine.
     #[error("{} cannot be read as a view: {reason}", .path.display())]
     Foreign {
         /// The file.

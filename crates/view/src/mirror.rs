@@ -1,4 +1,4 @@
-//! The flows of a meter as its journals tell them, by their slots, with what each counted in this second.
+//! The flows of a meter, rebuilt from its journals, by their slots, with the counts of each in this second.
 //!
 //! ```text
 //! journal --packet--> Counts, 32 bytes a slot: the only part that a packet touches
@@ -26,18 +26,18 @@ const CANDIDATES: usize = 4 * GREATEST;
 /// The least number of slots that have memory.
 const SLOTS_LEAST: usize = 4096;
 
-/// What a flow counted in this second.
+/// The counts of a flow in this second.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 struct Counts {
     bytes: [u64; 2],
     packets: [u32; 2],
-    /// Of all packets of the flow so far.
+    /// TCP flags of all packets of the flow so far.
     tcp_flags: [u8; 2],
     /// The side that sent the first packet.
     first_side: u8,
     is_known: bool,
-    /// It stands among the touched slots.
+    /// Whether it is among the touched slots.
     is_touched: bool,
 }
 
@@ -136,7 +136,7 @@ impl Mirror {
         }
     }
 
-    /// Ranks what the flows of these slots counted, and has them begin anew; `end` is the reason for their end.
+    /// Ranks the counts of the flows in these slots, and restarts them; `end` is the reason for their end.
     fn rank(&mut self, slots: &[u32], end: u8, rankings: &mut Rankings) {
         const NOTHING: Change<'_> = Change::NOTHING;
         let mut changes = [NOTHING; CHUNK];
@@ -285,7 +285,7 @@ impl Greatest {
         }
     }
 
-    /// The greatest so far, in no order, and begins anew.
+    /// Takes the greatest so far, in no order, and starts again.
     fn take(&mut self) -> Vec<u32> {
         self.cut();
         self.floor = 0;

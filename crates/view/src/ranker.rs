@@ -39,7 +39,7 @@ const COLLECTED_MAX: usize = 1024;
 pub struct Ranker {
     file: Arc<ViewFile>,
     worker: usize,
-    /// What is not ranked in this second.
+    /// Amount that is not ranked in this second.
     unranked: Amount,
     /// Since a part was missed, the flows of slots are not known until the meter describes them again.
     progress: Progress,
@@ -62,8 +62,8 @@ enum Progress {
     Good,
     /// A part of this second was missed.
     Missed,
-    /// That second has ended. Flows are wanted again, once the queue is nearly empty: to describe them costs the meter
-    /// time, and is done once a second at most.
+    /// That second has ended. Flows are wanted again, once the queue is nearly empty: to describe them costs the
+    /// meter time, and is done once a second at most.
     Waiting,
 }
 
@@ -121,7 +121,7 @@ impl Ranker {
         is_wanted
     }
 
-    /// Adds flows that other exporters metered, by the same rule; of them each part stands for itself. Flows whose
+    /// Adds flows that other exporters metered, by the same rule; each part of them is complete. Flows whose
     /// addresses are not known have no place in the tables: they are among the others.
     pub fn add_collected(&mut self, flows: &[Flow], is_live: bool) {
         for flows in flows.chunks(COLLECTED_MAX) {

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! That is filtered space-saving (Homem and Carvalho, Finding top-k elements in data streams, 2010) in each set. The
-//! amount of a row is what the key had since it has its place, so rows and others add up to all that was added; what it
-//! may have had before is its error. A cell bounds what each key without a row can have had, in bytes and in packets.
+//! amount of a row is the key's amount since it has its place, so rows and others add up to the whole; its possible
+//! amount before is its error. A cell bounds what each key without a row can have had, in bytes and in packets.
 
 use tapline_sys::memory;
 
@@ -59,11 +59,11 @@ pub struct Ranking<const WORDS: usize = KEY_WORDS> {
 struct Set {
     /// A part of the hash of each row's key; 0 for a free place.
     tags: [u32; WAYS],
-    /// Of a full set a lower bound of the least bytes in `at_most`, else 0.
+    /// In a full set a lower bound of the least bytes in `at_most`, else 0.
     least: u64,
 }
 
-/// What a row counts.
+/// The counts of a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     amount: Amount,
@@ -74,11 +74,11 @@ struct Counts {
     began_ns: i64,
 }
 
-/// What a ranking adds to a key: that of one flow.
+/// The amount that one flow adds to a key of a ranking.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part {
     pub(crate) amount: Amount,
-    /// Of it, what the row's first side sent.
+    /// The part of it that the row's first side sent.
     pub(crate) first: Amount,
     pub(crate) state: u64,
 }
@@ -195,7 +195,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         counts.state = both_states(counts.state, part.state);
     }
 
-    /// Gives a place to a key that counted nothing so far; `error` is what it may have had before.
+    /// Gives a place to a key that counted nothing so far; `error` is its possible amount before.
     fn begin(
         &mut self,
         place: usize,
@@ -297,7 +297,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         (0..self.cells.len()).fold(self.wide, |most, cell| most.max(self.bound(cell)))
     }
 
-    /// All rows so far, in no order, and begins anew.
+    /// Takes all rows so far, in no order, and starts again.
     pub fn take(&mut self) -> Table {
         let used = (0..SETS * WAYS).filter(|&place| self.tag(place) != 0);
         let rows = used.map(|place| self.row(place)).collect();

@@ -21,11 +21,11 @@ pub(crate) struct Rankings {
     segment: Ranking<1>,
     interface: Ranking<1>,
     flow: Ranking<5>,
-    /// Of the hashes of hosts, which those of pairs and flows are made of.
+    /// Seed of the hashes of hosts, from which those of pairs and flows are made.
     seed: u64,
 }
 
-/// What the dimensions of a flow have in common.
+/// The common part of the dimensions of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Prepared {
     /// Hashes of both hosts, the pair and the flow.
@@ -115,7 +115,7 @@ impl Rankings {
         Prepared { hosts, pair, flow, is_swapped, whole }
     }
 
-    /// The tables so far, and begins anew.
+    /// Takes the tables so far, and starts again.
     pub(crate) fn take(&mut self) -> Tables {
         Dimension::ALL.map(|dimension| match dimension {
             Dimension::HostIn => self.host_in.take(),
@@ -131,7 +131,7 @@ impl Rankings {
 }
 
 impl Prepared {
-    /// What a row gets; its first side is the one that began the flow, unless they are swapped.
+    /// The part that a row gets; its first side is the one that began the flow, unless they are swapped.
     fn part(&self, change: &Change<'_>, is_swapped: bool) -> Part {
         Part { amount: self.whole, first: change.amounts[usize::from(is_swapped)], state: 0 }
     }

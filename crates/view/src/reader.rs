@@ -27,9 +27,9 @@ const ATTEMPTS: usize = 8;
 /// A process that writes a view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Its view file.
+    /// Path of the view file.
     pub path: PathBuf,
-    /// Its number.
+    /// Process identifier.
     pub pid: u32,
     /// Command line of the process.
     pub title: String,
@@ -42,7 +42,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The name of its meter, which stays the same when it is started anew.
+    /// The name of its meter, which stays the same over restarts.
     pub fn name(&self) -> String {
         meter_name(&self.title)
     }
@@ -79,7 +79,7 @@ impl Reader {
         run_folders().iter().flat_map(Reader::list_in).collect()
     }
 
-    /// Likewise in one folder.
+    /// Lists the processes in one folder.
     pub fn list_in(folder: &RunFolder) -> Vec<Process> {
         if folder.check().is_err() {
             return Vec::new();

@@ -7,15 +7,15 @@ use crate::layout::SECOND_WORDS;
 /// Totals and account of a second, or of several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Its end, in nanoseconds since 1970 UTC.
+    /// End of the second, in nanoseconds since 1970 UTC.
     pub end_ns: u64,
-    /// Its length, in nanoseconds.
+    /// Length of the second, in nanoseconds.
     pub len_ns: u64,
     /// Packets metered.
     pub metered: u64,
     /// Bytes of their frames.
     pub metered_bytes: u64,
-    /// Their bytes as flows count them.
+    /// Bytes of the metered packets as flows count them.
     pub flow_bytes: u64,
     /// Packets without IP.
     pub not_ip: u64,
@@ -33,7 +33,7 @@ pub struct Second {
     pub lost_ring: u64,
     /// Packets lost between the daemon and the meter.
     pub lost_daemon: u64,
-    /// Packets lost in card and driver, by their own counters: beside the sum.
+    /// Packets lost in card and driver, by their own counters: not part of the sum.
     pub lost_before: u64,
     /// Flows at the end.
     pub active: u64,
@@ -202,7 +202,7 @@ impl Second {
         words
     }
 
-    /// What such words mean. `None` if their sum does not add up: the file is damaged.
+    /// Decodes the words of a second. `None` if their sum does not add up: the file is damaged.
     pub fn of_words(words: &[u64]) -> Option<Second> {
         let at = |place: usize| words.get(place).copied().unwrap_or(0);
         let mut parts = [5, 8, 10, 12, 14, 15].map(at).into_iter();

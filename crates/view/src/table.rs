@@ -48,19 +48,20 @@ impl Amount {
 pub struct Row {
     /// The key.
     pub key: Key,
-    /// A name beside the key, as words of the file: of interfaces and flows.
+    /// A name in addition to the key, as words of the file: of interfaces and flows.
     pub name: Key,
     /// Packets and bytes that the key had.
     pub amount: Amount,
-    /// Of these, those that the first side sent.
+    /// The part that the first side sent.
     pub first: Amount,
     /// The most that the key may have had beyond `amount`.
     pub error: Amount,
     /// Flows with a packet; of several seconds the most in one.
     pub flows: u64,
-    /// Of a flow: when it began, in nanoseconds since 1970 UTC.
+    /// Begin of a flow, in nanoseconds since 1970 UTC.
     pub began_ns: i64,
-    /// Of a flow: TCP flags of both sides, the reason for its end, and the side that is the server, as words of the file.
+    /// State of a flow: TCP flags of both sides, the reason for its end, and the side that is the server, as words of
+    /// the file.
     pub state: u64,
 }
 
@@ -125,7 +126,7 @@ impl Table {
         }))
     }
 
-    /// What such words mean; a number of rows beyond the most is cut.
+    /// Decodes the words of a table; a number of rows beyond the maximum is cut.
     pub(crate) fn of_words(words: &[u64]) -> Table {
         debug_assert_eq!(words.len(), TABLE_WORDS);
         let rows = words[0].min(ROWS_MAX as u64) as usize;
@@ -173,7 +174,7 @@ impl Row {
         }
     }
 
-    /// Of a flow: the server, 0 for the side that began the flow, 1 for the other.
+    /// Server of a flow: 0 for the side that began the flow, 1 for the other.
     pub fn server(&self) -> usize {
         usize::from(self.state & BEGAN_BY_SERVER == 0)
     }
@@ -236,7 +237,7 @@ impl TableSum {
         self.add_with(table, Row::add);
     }
 
-    /// Adds the table of a later time: of flows, the most at one time are told.
+    /// Adds the table of a later time: for flows, the highest number at one time is kept.
     pub fn append(&mut self, later: &Table) {
         self.others_flows = self.others_flows.max(later.others_flows);
         self.add_with(later, Row::append);

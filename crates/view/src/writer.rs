@@ -68,7 +68,7 @@ impl ViewFile {
         Err(Error::NoFolder { tried })
     }
 
-    /// Likewise in this folder, which is made if it is not there.
+    /// Creates the file in this folder, which is made if it does not exist.
     ///
     /// # Errors
     /// The first step that failed.

@@ -75,7 +75,7 @@ fn journal(number: u32, packets: u32) -> Arc<Journal> {
     Arc::new(journal)
 }
 
-/// Live traffic that finds no room is among the others, and each row tells how much of it it may have had.
+/// Live traffic that does not fit is among the others, and each row has a bound of its share.
 #[test]
 fn a_full_queue_leaves_sums_and_bounds_right() {
     let (_folder, file, reader) = view();
@@ -104,7 +104,7 @@ fn a_full_queue_leaves_sums_and_bounds_right() {
     }
 }
 
-/// The same second, read: what was not ranked bounds every row and every key without one.
+/// The same second, read: the unranked amount bounds every row and every key without one.
 #[test]
 fn what_was_not_ranked_is_a_bound_of_each_key() {
     let (_folder, file, reader) = view();
@@ -140,7 +140,7 @@ fn a_full_queue_loses_nothing_of_files() {
     assert_eq!(pairs.rows[0].error, Amount::default());
 }
 
-/// Packets of slots of which nothing was told are among the others.
+/// Packets of undescribed slots are among the others.
 #[test]
 fn packets_of_unknown_flows_are_among_the_others() {
     let (_folder, file, reader) = view();
@@ -296,7 +296,7 @@ fn collected_flows_count_once() {
     }
 }
 
-/// A flow whose exporter gave no addresses is no flow of the host 0.0.0.0.
+/// A flow whose exporter gave no addresses does not belong to the host 0.0.0.0.
 #[test]
 fn unknown_addresses_are_no_hosts() {
     let side = |packets: u64| Endpoint {
