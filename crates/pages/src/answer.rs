@@ -63,7 +63,7 @@ impl Page {
         Page::Events,
     ];
 
-    /// Its name as one word.
+    /// Name as one word.
     pub const fn name(self) -> &'static str {
         match self {
             Page::Overview => "overview",
@@ -108,13 +108,13 @@ pub struct PageRequest {
     pub page: Page,
     /// The host whose page is wanted, on the page of hosts.
     pub host: Option<IpAddr>,
-    /// What flows must fit.
+    /// The condition for flows.
     pub filter: FilterLine,
     /// Seconds before now: 1 to [`WINDOW_MAX`](crate::WINDOW_MAX).
     pub window: usize,
     /// The most rows of a table: 1 to 256.
     pub rows: usize,
-    /// What may be seen.
+    /// The rights of the viewer.
     pub rights: Rights,
 }
 
@@ -123,14 +123,14 @@ pub struct PageRequest {
 pub struct Answer {
     /// The meter; `None` if none runs.
     pub process: Option<ProcessWords>,
-    /// How many meters run that we may read.
+    /// Number of running meters that we may read.
     pub processes: usize,
     /// Whether the meter still runs.
     pub is_alive: bool,
     /// The names of other meters that run, while this one has ended and is waited for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<String>,
-    /// What the viewer may see, as a word.
+    /// The rights of the viewer, as a word.
     pub rights: &'static str,
     /// The number of the last second.
     pub number: Option<u64>,
@@ -147,21 +147,21 @@ pub struct Answer {
 /// A meter.
 #[derive(Clone, Debug, Serialize)]
 pub struct ProcessWords {
-    /// Its number.
+    /// Process identifier.
     pub pid: u32,
-    /// Its name, which stays the same when it is started anew.
+    /// Name, which stays the same over restarts.
     pub name: String,
-    /// Its command line.
+    /// Command line.
     pub title: String,
     /// Whether its packets are of live interfaces.
     pub is_live: bool,
     /// The sampling interval: one packet in this number is metered.
     pub sampling: u64,
-    /// Its start, in nanoseconds since 1970.
+    /// Start, in nanoseconds since 1970.
     pub since_ns: u64,
 }
 
-/// A second, or several: packets and bytes of frames by place, and what is told of flows.
+/// A second, or several: packets and bytes of frames by place, and the counts of flows.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Totals {
     /// The end, in nanoseconds since 1970.
@@ -170,7 +170,7 @@ pub struct Totals {
     pub len_ns: u64,
     /// Packets and bytes of the interface.
     pub offered: [u64; 2],
-    /// Of these metered.
+    /// Metered packets and bytes.
     pub metered: [u64; 2],
     /// Bytes of metered packets as flows count them.
     pub flow_bytes: u64,
@@ -184,7 +184,7 @@ pub struct Totals {
     pub lost_ring: u64,
     /// Packets lost at the daemon.
     pub lost_daemon: u64,
-    /// Packets lost in card and driver: beside the sum.
+    /// Packets lost in card and driver: not part of the sum.
     pub lost_before: u64,
     /// Flows at the end.
     pub active: u64,
@@ -204,7 +204,7 @@ pub struct Totals {
     pub unranked: u64,
 }
 
-/// What a page has of its own.
+/// The content specific to one page.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Content {
@@ -232,21 +232,21 @@ pub struct Costs {
 /// The work of a stage.
 #[derive(Clone, Debug, Serialize)]
 pub struct StageWords {
-    /// Its name.
+    /// Name of the stage.
     pub name: String,
-    /// Its class.
+    /// Class of the stage.
     pub class: String,
     /// Threads that have it.
     pub workers: usize,
-    /// Its part of the cycles of all stages.
+    /// Share of the cycles of all stages.
     pub share: Option<f64>,
     /// Packets that came in.
     pub packets_in: u64,
     /// Packets that went out.
     pub packets_out: u64,
-    /// Its cycles, without those of the stages that it called.
+    /// Cycles of the stage, without those of the stages that it called.
     pub cycles: u64,
-    /// The same since the start.
+    /// Cycles since the start.
     pub cycles_total: u64,
     /// Packets that came in since the start.
     pub packets_total: u64,

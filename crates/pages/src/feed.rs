@@ -1,4 +1,4 @@
-//! What the pages show: the last seconds of one meter, read once a second.
+//! The contents of the pages: the last seconds of one meter, read once a second.
 //!
 //! ```text
 //! PID.view --copy----> the last second, with its tables ---------------+--> Snapshot, and the seconds for a history
@@ -18,14 +18,14 @@ pub const WINDOW_MAX: usize = 60;
 /// Seconds whose totals are kept for charts.
 pub const SECONDS_MAX: usize = 600;
 
-/// What is known of a meter at a moment.
+/// The knowledge about a meter at a moment.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// The meter; `None` if none runs.
     pub process: Option<Process>,
     /// Whether it still runs.
     pub is_alive: bool,
-    /// How many meters run that we may read.
+    /// Number of running meters that we may read.
     pub processes: usize,
     /// The names of others that run, while the meter has ended and is waited for.
     pub others: Vec<String>,
@@ -83,7 +83,7 @@ pub struct Feed {
     /// The name of the meter that is taken first, if it runs.
     preferred: Option<String>,
     open: Option<Open>,
-    /// Meters beside ours when it was seen last.
+    /// Meters that ran at the same time when ours was last seen.
     beside: HashSet<(PathBuf, u64)>,
     snapshot: Snapshot,
 }
@@ -114,7 +114,7 @@ impl Feed {
         }
     }
 
-    /// Likewise of the meters in one folder.
+    /// A feed of the meters in one folder.
     pub fn of_folder(folder: RunFolder) -> Feed {
         Feed { folder: Some(folder), ..Feed::new(None) }
     }
@@ -183,13 +183,14 @@ impl Feed {
         fresh
     }
 
-    /// What is known now.
+    /// The present knowledge.
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot.clone()
     }
 
-    /// Stays with a meter as long as it runs. Then it waits for one of the same name that was not beside it: that is the
-    /// same one, started anew. Another meter is not followed, since its packets are no continuation of these.
+    /// Follows a meter as long as it runs. Then it waits for one of the same name that did not run at the same time:
+    /// that is the same one after a restart. Another meter is not followed, since its packets are not a continuation
+    /// of these.
     fn follow(&mut self) {
         let mut running = match &self.folder {
             Some(folder) => Reader::list_in(folder),
@@ -248,7 +249,7 @@ mod tests {
         (second, std::array::from_fn(|_| table.clone()))
     }
 
-    /// A meter that is started anew is the same one; neither another one nor its twin beside it is.
+    /// A meter that restarts is the same one; neither another one nor its running twin is.
     #[test]
     fn a_meter_is_waited_for_and_no_other_followed() {
         let folder = tempfile::tempdir().expect("a folder");

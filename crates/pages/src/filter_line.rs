@@ -77,7 +77,7 @@ impl FilterLine {
         FilterLine { hosts: vec![host], ..FilterLine::default() }
     }
 
-    /// The same for a viewer with these rights: without that to names `app:` means applications alone.
+    /// The filter for a viewer with these rights: without the right to names `app:` means only applications.
     #[must_use]
     pub fn seeing(self, rights: Rights) -> FilterLine {
         FilterLine { hides_names: rights < Rights::Names, ..self }

@@ -1,6 +1,6 @@
 //! Rights of a viewer: counts, names, packets.
 
-/// What a viewer may see. Each right includes those before it.
+/// The rights of a viewer. Each right includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rights {
     /// Counts and addresses; no names from payloads.

@@ -46,9 +46,9 @@ pub struct SumRow {
     pub key: KeyWords,
     /// All.
     pub amount: [u64; 2],
-    /// Of these, what the first side sent.
+    /// The part that the first side sent.
     pub first: [u64; 2],
-    /// What the key may have had beyond these.
+    /// The possible amount of the key beyond these.
     pub error: [u64; 2],
     /// Flows.
     pub flows: u64,
@@ -76,9 +76,9 @@ pub struct PartTable {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Side {
-    /// It has a row.
+    /// The key has a row.
     Row(Box<SumRow>),
-    /// It has none.
+    /// The key has no row.
     Missing {
         /// The most that it can have.
         error: [u64; 2],
@@ -90,22 +90,22 @@ pub enum Side {
 /// A host with its peers, services, names and flows: of the flows that have a row.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostContent {
-    /// Its address.
+    /// Address of the host.
     pub host: IpAddr,
-    /// What it receives.
+    /// Amounts that the host receives.
     #[serde(rename = "in")]
     pub received: Side,
-    /// What it sends.
+    /// Amounts that the host sends.
     #[serde(rename = "out")]
     pub sent: Side,
-    /// Its peers.
+    /// Peers of the host.
     pub pair: PartTable,
     /// Services.
     pub service: PartTable,
     /// Names and applications.
     #[serde(rename = "name_")]
     pub name: PartTable,
-    /// Its flows.
+    /// Flows of the host.
     pub flow: PartTable,
     /// Flows without a row, which may be this host's too.
     pub unseen: [u64; 2],
@@ -235,8 +235,8 @@ impl Tables<'_> {
     }
 }
 
-/// Flows added up by a dimension. A flow's row knows its addresses, ports, server and name; of its segment and interface
-/// it knows nothing, so that all are others there. `unseen` is in no row of a flow: no sum can have more beside its amount.
+/// Flows added up by a dimension. A flow's row knows its addresses, ports, server and name; it does not know its
+/// segment and interface, so all are others there. `unseen` is in no row of a flow: it bounds the error of each sum.
 fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount) -> Table {
     let mut sums: HashMap<Key, Row> = HashMap::new();
     let mut others = Amount::default();

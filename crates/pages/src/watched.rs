@@ -21,7 +21,7 @@ use tapline_sys::disk;
 /// Bytes of a file that are read at the start, from its end, and at once.
 const AT_START: u64 = 4 << 20;
 const AT_ONCE: usize = 1 << 20;
-/// Bytes behind the end of a file from which on what lies between is left out.
+/// Bytes behind the end of a file from which on the part between is left out.
 const BEHIND_MAX: u64 = 64 << 20;
 /// The most bytes of a line.
 const LINE_MAX: usize = 256 << 10;
@@ -34,12 +34,12 @@ const ROWS_MAX: usize = 100;
 const EVENTS_MAX: usize = 1000;
 const TABLES_MAX: usize = 100;
 
-/// What a line tells.
+/// A parsed line of the event file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// An event.
     Event(WatchEvent),
-    /// What a recorder held at the end of a period.
+    /// The contents of a recorder at the end of a period.
     Table(RecorderTable),
 }
 
@@ -54,23 +54,23 @@ pub struct WatchEvent {
     pub kind: String,
     /// The rule's message; else its key and its value.
     pub text: String,
-    /// Events of the rule since the last one that was told, which were not told.
+    /// Events of the rule since the last reported one that were swallowed.
     pub swallowed: u64,
     /// The file in which packets before and after are recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recording: Option<String>,
 }
 
-/// What a recorder held at the end of a period.
+/// The contents of a recorder at the end of a period.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecorderTable {
-    /// Its name: script and recorder.
+    /// Name: script and recorder.
     pub recorder: String,
     /// `list`, `histogram` or `top`.
     pub kind: String,
     /// The period, in nanoseconds since 1970.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the period.
     pub to_ns: i64,
     /// Names of columns.
     pub columns: Vec<String>,
@@ -78,7 +78,7 @@ pub struct RecorderTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A line as it stands in the file: of an event or of a recorder. Other members are ignored.
+/// A line in the form of the file: of an event or of a recorder. Other members are ignored.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Line {
@@ -139,7 +139,7 @@ impl Line {
     }
 }
 
-/// What a rule without a message says: its key, else both ends, and the value.
+/// The text of a rule without a message: its key, else both ends, and the value.
 fn plain_text(key: &Map<String, Value>, about: &Map<String, Value>, value: Option<String>) -> String {
     let mut parts: Vec<String> = key.iter().map(|(name, value)| format!("{name} {}", shown(value))).collect();
     if let (true, Some(src), Some(dst)) = (parts.is_empty(), about.get("src"), about.get("dst")) {
@@ -176,7 +176,7 @@ pub struct EventFile {
     part: Vec<u8>,
     /// The line that is read is too long, or its begin was not read: it is left out up to its end.
     is_left_out: bool,
-    /// Its begin lies before what was read first: it is no line that was refused.
+    /// The line began before the first read, so skipping it is not an error.
     is_of_before: bool,
     refused: u64,
 }
@@ -185,7 +185,7 @@ impl EventFile {
     /// Opens a regular file. Its last 4 MiB are read first.
     ///
     /// # Errors
-    /// The system's error, or that it is no regular file.
+    /// The system's error, or that it is not a regular file.
     pub fn open(path: &Path) -> io::Result<EventFile> {
         let file = regular(path)?;
         // One byte more: where a line begins right there, its predecessor ends with it.
@@ -205,7 +205,7 @@ impl EventFile {
         self.refused
     }
 
-    /// What is new, of 1 MiB at most; whether there may be more.
+    /// Reads new lines, at most 1 MiB. Returns whether there may be more.
     ///
     /// # Errors
     /// The system's error; of another file that has the name now, also what is to be done.
@@ -296,7 +296,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Adds what was told; the oldest gives way.
+    /// Adds a line; the oldest is dropped.
     pub fn add(&mut self, told: Told) {
         match told {
             Told::Event(event) => push(&mut self.events, event, EVENTS_MAX),

@@ -12,7 +12,7 @@ use tapline_view::{Dimension, Key, KeyValue, Row, Segment};
 pub enum KeyWords {
     /// A host.
     Host {
-        /// Its address.
+        /// Address of the host.
         host: IpAddr,
     },
     /// Two hosts, the lower address first.
@@ -44,11 +44,11 @@ pub enum KeyWords {
         has_port: bool,
         /// The side that began.
         a: IpAddr,
-        /// Its port.
+        /// Port of the first end.
         a_port: u16,
         /// The other side.
         b: IpAddr,
-        /// Its port.
+        /// Port of the second end.
         b_port: u16,
     },
 }
