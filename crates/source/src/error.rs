@@ -17,7 +17,7 @@ pub enum Error {
     Source {
         /// The file or interface.
         what: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// An output failed.
@@ -25,7 +25,7 @@ pub enum Error {
     Output {
         /// The file or stream.
         what: String,
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The reader of our lines of text has gone (`| head`): no fault, but the end of the work. A capture file that is
@@ -38,7 +38,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// An output's failure, with a broken pipe told apart.
+    /// The error of a failed output, with a broken pipe as a kind of its own.
     pub fn output(what: &str, source: io::Error) -> Error {
         match source.kind() {
             io::ErrorKind::BrokenPipe => Error::BrokenPipe { what: what.to_owned() },

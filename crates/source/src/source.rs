@@ -54,8 +54,8 @@ pub trait Source: Send {
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
 
-    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) for which `advance` slept for want of packets, in all;
-    /// they are no cost of the packets. Files never sleep.
+    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) for which `advance` slept while no packets came, in
+    /// all; they are not a cost of the packets. Files never sleep.
     fn waited_ticks(&self) -> u64 {
         0
     }
