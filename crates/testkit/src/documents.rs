@@ -15,13 +15,13 @@ pub const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// A Markdown file of the repository.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// Its path below the root, such as `docs/guide.md`.
+    /// Path below the root, such as `docs/guide.md`.
     pub name: String,
-    /// Its text.
+    /// Text of the document.
     pub text: String,
 }
 
-/// Lines that stand as they are.
+/// Lines that are kept literally.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The word behind the fence; empty for none and for indented blocks.
@@ -65,7 +65,7 @@ fn read(path: &Path) -> Document {
 }
 
 impl Document {
-    /// Its code blocks.
+    /// Code blocks of the document.
     pub fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         self.visit(|place, line| match place {
@@ -152,7 +152,7 @@ enum Place {
     Prose(usize),
 }
 
-/// The words of a command line of a document that runs `program`, without what stands before it (a prompt, `sudo`,
+/// The words of a command line of a document that runs `program`, without the part before it (a prompt, `sudo`,
 /// variables) and behind it (a pipe, a remark behind `#` or two blanks). `None` for other lines, and for synopses,
 /// which have `[`, `]` or `...` outside of quotes.
 pub fn command(line: &str, program: &str) -> Option<Vec<String>> {

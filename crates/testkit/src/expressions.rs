@@ -23,7 +23,7 @@ pub struct Expressions {
     family: Family,
 }
 
-/// Which primitives make sense on a link type.
+/// Families of link types, by the primitives that make sense on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Ethernet and what has its addresses: FDDI, Token Ring, IP over Fibre Channel, NetAnalyzer.
@@ -87,7 +87,7 @@ impl Piece {
 /// Words that are right somewhere, and seldom where they are put.
 const STRAY: [&str; 10] = ["and", "or", "not", "(", ")", "=", "src", "tcp", "7", "host"];
 
-/// How deep parentheses nest.
+/// Maximum nesting depth of parentheses.
 const DEPTH_MAX: u32 = 3;
 
 impl Expressions {

@@ -1,8 +1,8 @@
 //! A flow meter that is slow and plainly right, for comparison with the fast one.
 //!
-//! Every rule is written as it is told: a packet, the flow of its key, has that ended by now, then count. All flows are
-//! in one map, every time is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by
-//! the header views of the product.
+//! Every rule is written out: a packet, the flow of its key, has that ended by now, then count. All flows are in one
+//! map, every time is kept whole, nothing is forgotten early. Packets are read by hand from their bytes, not by the
+//! header views of the product.
 //!
 //! ```text
 //! clock = greatest time so far
@@ -14,14 +14,14 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// How packets become flows; times in nanoseconds.
+/// Rules by which packets become flows; times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
     /// A flow that lasts so long ends.
     pub active: i64,
     /// So does one that is silent for longer.
     pub idle: i64,
-    /// The same once TCP has ended, if that is less.
+    /// The idle timeout once TCP has ended, if that is less.
     pub closed: i64,
 }
 
@@ -54,7 +54,7 @@ pub struct Flow {
     pub protocol: u8,
     /// The packets of each end; `None` if there are none.
     pub ways: [Option<DirectionTotals>; 2],
-    /// Why it ended: 1 idle, 2 active, 3 TCP's end, 4 the end of all.
+    /// Reason for the end: 1 idle, 2 active, 3 TCP's end, 4 the end of all.
     pub reason: u8,
     born: i64,
     seen: i64,
@@ -72,7 +72,7 @@ struct Part {
     tos: u8,
 }
 
-/// Why a packet is in no flow.
+/// The reason that a packet is in no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnmeteredReason {
     /// The packet is not IP.
@@ -93,7 +93,7 @@ pub struct FlowMeter {
     firsts: HashMap<Datagram, (i64, u8, u16, u16)>,
     /// Flows that have ended.
     pub ended: Vec<Flow>,
-    /// Packets that are no IP, and that were cut short.
+    /// Packets that are not IP, and packets that were cut short.
     pub not_metered: [u64; 2],
 }
 
@@ -293,7 +293,7 @@ struct Carried<'f> {
     at: usize,
     end: usize,
     protocol: u8,
-    /// Of a fragment: its packet, and what its header says is carried.
+    /// Packet of a fragment, and the protocol that its header names.
     id: Option<(u32, u8)>,
     is_later: bool,
 }

@@ -27,7 +27,7 @@ pub enum Kind {
     Erspan,
 }
 
-/// Which fragments.
+/// The selected fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// Any fragment.
@@ -139,7 +139,7 @@ fn list(f: &mut fmt::Formatter<'_>, parts: &[Tree], joint: &str) -> fmt::Result 
 
 const DEPTH_MAX: u32 = 4;
 
-/// A tree, to stand so deep in another one (0: in none); `vlan` stands in it only where it is read scoped.
+/// A tree for a given depth in another one (0: in none); it contains `vlan` only if it is read scoped.
 pub fn tree(random: &mut Random, scoped: bool, depth: u32) -> Tree {
     match random.below(10) {
         0..2 if depth < DEPTH_MAX => {
@@ -159,7 +159,7 @@ pub fn tree(random: &mut Random, scoped: bool, depth: u32) -> Tree {
     }
 }
 
-/// Something that `and` and `or` may stand beside.
+/// An operand of `and` and `or`.
 fn operand(random: &mut Random, scoped: bool, depth: u32) -> Tree {
     if depth >= DEPTH_MAX {
         return leaf(random, scoped);

@@ -10,12 +10,12 @@
 use crate::gallery;
 use crate::random::Random;
 
-/// How many memory cells the programs are made for.
+/// Number of memory cells for which the programs are made.
 pub const CELLS: u32 = 64;
 
 /// Registers that statements write; those from here on count loops.
 const REGISTERS: u64 = 8;
-/// How deep loops nest.
+/// Maximum nesting depth of loops.
 const LOOPS_MAX: u64 = 2;
 
 const FIELDS: &[&str] = &[

@@ -10,7 +10,7 @@ use crate::frames::{
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A frame and what it shows.
+/// A frame and its name.
 pub type NamedFrame = (&'static str, Vec<u8>);
 
 /// All of them, in order from the link layer up.

@@ -16,7 +16,7 @@ use crate::frames::{
 use crate::libpcap::Libpcap;
 use crate::random::Random;
 
-/// The captures beside the repository.
+/// The captures next to the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
 /// Frames taken from a file, and bytes kept of a frame.

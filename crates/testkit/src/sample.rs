@@ -1,6 +1,6 @@
 //! The capture that comes with the repository, `examples/mixed.pcapng`: one frame of every kind, then mixed traffic.
 //!
-//! `tapline-testkit sample FILE` writes it anew; a test holds the stored file to what this code makes.
+//! `tapline-testkit sample FILE` rewrites it; a test compares the stored file with the output of this code.
 
 use crate::capture_file::{ETHERNET, write_pcapng};
 use crate::gallery;

@@ -15,7 +15,7 @@ use crate::layers;
 use crate::libpcap::{FilePacket, Libpcap};
 use crate::random::Random;
 
-/// The captures beside the repository.
+/// The captures next to the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
 
 /// Packets taken from a file: a thousand segments of one transfer teach nothing.
@@ -158,9 +158,9 @@ pub struct Wording {
     pub dlt: i32,
     /// The text.
     pub text: String,
-    /// As if it stood in `scoped(...)`.
+    /// Read the text as in `scoped(...)`.
     pub scoped: bool,
-    /// As if it stood in `extensions(...)`.
+    /// Read the text as in `extensions(...)`.
     pub ipv6_extensions: bool,
     /// Whether it is made of our own forms, which libpcap does not know.
     pub has_forms: bool,
@@ -178,7 +178,7 @@ impl Texts {
 }
 
 impl Wording {
-    /// Of forms, for Ethernet.
+    /// A wording of forms, for Ethernet.
     pub fn of_forms(random: &mut Random) -> Wording {
         let (scoped, ipv6_extensions) = (random.one_of(1, 2), random.one_of(1, 2));
         let text = forms::tree(random, scoped, 0).to_string();
@@ -218,7 +218,7 @@ impl Stock {
         Stock { by_dlt }
     }
 
-    /// How many packets it holds: never 0.
+    /// Number of packets: never 0.
     #[expect(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(&self) -> usize {
         self.by_dlt.values().map(Vec::len).sum()

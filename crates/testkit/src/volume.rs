@@ -14,7 +14,7 @@ const FACTOR: &str = "TAPLINE_VOLUME";
 ///
 /// # Panics
 ///
-/// If a variable is no whole number.
+/// If a variable is not a whole number.
 pub fn volume(variable: &str, small: u64) -> u64 {
     number(variable, small.saturating_mul(number(FACTOR, 1)))
 }
@@ -23,7 +23,7 @@ pub fn volume(variable: &str, small: u64) -> u64 {
 ///
 /// # Panics
 ///
-/// If the variable is no whole number.
+/// If the variable is not a whole number.
 pub fn number(variable: &str, default: u64) -> u64 {
     let Some(text) = std::env::var_os(variable) else { return default };
     let number = text.to_str().and_then(|text| text.parse().ok());

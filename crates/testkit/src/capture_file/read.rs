@@ -5,7 +5,7 @@
 pub struct StoredPacket {
     /// Nanoseconds since 1970.
     pub time_ns: u64,
-    /// Its length on the wire.
+    /// Length on the wire.
     pub wire_len: u32,
     /// The number of its interface in the file; 0 in pcap.
     pub interface: u32,

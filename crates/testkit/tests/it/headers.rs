@@ -159,7 +159,7 @@ fn endless_stacks_end() {
     assert_eq!((extensions.protocol(), extensions.l4()), (Some(60), None));
 }
 
-/// The captures beside the repository, or those that `TAPLINE_CAPTURES` names.
+/// The captures next to the repository, or those that `TAPLINE_CAPTURES` names.
 fn captures() -> Vec<(LinkType, Vec<FilePacket>)> {
     let folder = std::env::var("TAPLINE_CAPTURES")
         .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures").to_owned());

@@ -47,7 +47,7 @@ fn no_product_crate_depends_on_testkit() {
     }
 }
 
-/// What `cargo deny check licenses bans` finds in it, which most machines do not have.
+/// Checks the rules of `cargo deny check licenses bans`, which most machines do not have.
 #[test]
 fn dependencies_are_those_that_deny_toml_allows() {
     let text = |name| fs::read_to_string(root().join(name)).expect("a file of the repository");
