@@ -179,8 +179,8 @@ fn queue_of(port: u16) -> Option<u64> {
     queue_in(&fs::read_to_string("/proc/net/udp").ok()?, port)
 }
 
-/// The same in the table of sockets: its second column is the address of the socket, the third that of its peer, and the
-/// fifth has the octets that wait to be sent and to be read.
+/// The queue in the table of sockets: its second column is the address of the socket, the third that of its peer, and
+/// the fifth has the octets that wait to be sent and to be read.
 fn queue_in(sockets: &str, port: u16) -> Option<u64> {
     let own = format!("0100007F:{port:04X}");
     let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

@@ -1,12 +1,12 @@
-//! Flows to batches: `tapline probe -r FILE --export batch+file:NAME?format=...` in each format, beside the lines that
-//! `json:NAME` writes and pmacctd's lines of JSON.
+//! Flows to batches: `tapline probe -r FILE --export batch+file:NAME?format=...` in each format, compared with the
+//! lines that `json:NAME` writes and pmacctd's lines of JSON.
 //!
 //! The packets and the meter are the same for all of ours, so the differences between rows are what encoding and
 //! writing cost. pmacctd keys its rows by addresses, ports, protocol, type of service and TCP flags; it waits for most
 //! of a minute at its end, so it runs only if it is named.
 //!
-//! Before anything is measured each runs once: ours must acknowledge every flow, and all formats must have as many rows;
-//! pmacctd's rows must count every packet. The octets of a row are told as they are and as zstd packs them.
+//! Before anything is measured each runs once: ours must acknowledge every flow, and all formats must have as many
+//! rows; pmacctd's rows must count every packet. The octets of a row are reported as they are and as zstd packs them.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -119,7 +119,7 @@ impl Job<'_> {
         )
     }
 
-    /// Runs it once: its rows, which must tell of every packet. Tells what a row takes.
+    /// Runs it once: its rows must cover every packet. Returns the octets of a row.
     fn check(&self, peer: &str, packets: u64) -> anyhow::Result<u64> {
         let output = self.command(peer)?.stdin(Stdio::null()).output()?;
         ensure!(output.status.success(), "{peer}: {}", String::from_utf8_lossy(&output.stderr));
@@ -167,7 +167,7 @@ fn of_batches(stdout: &[u8]) -> anyhow::Result<u64> {
     row["records"].as_u64().context("no rows in the results")
 }
 
-/// What zstd makes of a file, where it is installed.
+/// Length of a file packed by zstd, if it is installed.
 fn zstd_len(path: &Path) -> anyhow::Result<Option<u64>> {
     if !has_program("zstd") {
         return Ok(None);

@@ -6,9 +6,9 @@
 //! here; it waits for most of a minute at its end, so it runs only if it is named.
 //!
 //! Before anything is measured each runs once, and must have every packet: tapline by its account, softflowd by its
-//! statistics, which must tell of no message that could not be sent, nfpcapd by what `nfdump -I` finds in its files,
-//! argus by what `racount` finds, pmacctd by what came. Its records tell of a few tens of packets more or fewer than
-//! there were in one run of some; so much is let pass.
+//! statistics, which must report no message that could not be sent, nfpcapd by the packets that `nfdump -I` finds in
+//! its files, argus by those that `racount` finds, pmacctd by its output. In one run of several, its records have a
+//! few tens of packets more or fewer than there were; so much is accepted.
 
 use std::net::UdpSocket;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! FPL programs: native code beside C that does the same, and beside the interpreters.
+//! FPL programs: native code compared with C that does the same, and with the interpreters.
 //!
 //! ```text
 //! program --compile--> Ir --+--> native code, a batch a call         c/fpl.c --cc -O2--> a child that loops over the same packets
@@ -52,7 +52,7 @@ impl Default for FplArgs {
 struct Workload {
     name: &'static str,
     text: &'static str,
-    /// The same question in the filter language.
+    /// The equivalent in the filter language.
     filter: Option<&'static str>,
     frames: fn() -> Vec<Vec<u8>>,
 }
@@ -259,7 +259,7 @@ fn c_peer(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(program))
 }
 
-/// Runs the program in C: nanoseconds a packet, and what it answers.
+/// Runs the program in C: nanoseconds a packet, and its answer.
 fn ask(peer: &Path, program: &str, packets: &Path, time_ms: u64) -> anyhow::Result<(f64, Answer)> {
     let output = Command::new(peer).arg(program).arg(packets).arg(time_ms.to_string()).output()?;
     let text = String::from_utf8_lossy(&output.stdout);
@@ -280,7 +280,7 @@ fn small_network() -> Vec<Vec<u8>> {
     Traffic::new(1).take(PACKETS).map(|(_, frame)| frame).collect()
 }
 
-/// The same, with sessions of RTSP that agree on ports, and the media that they then send: 1 packet in 128 is of a
+/// Packets with sessions of RTSP that agree on ports, and the media that they then send: 1 packet in 128 is of a
 /// session, 1 in 4 media.
 fn streaming() -> Vec<Vec<u8>> {
     let number = |at: usize| 5000 + 2 * (at / 128 % 8) as u16;

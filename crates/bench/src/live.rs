@@ -4,8 +4,9 @@
 //! processor 0: sender --near0 === far0--> ring --> processor 1: the peer --> file
 //! ```
 //!
-//! On a veth pair the receiving half of the kernel runs on the sender's processor, so the peer's processor time is what
-//! it costs to take packets from the ring and write them. What is lost is what was sent and does not stand in the file.
+//! On a veth pair the receiving half of the kernel runs on the sender's processor, so the peer's processor time is
+//! the cost of taking packets from the ring and writing them. Packets that were sent and are not in the file are
+//! lost.
 
 use crate::Options;
 use crate::report::{Goal, Report, Series};

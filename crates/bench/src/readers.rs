@@ -90,12 +90,12 @@ struct Heard {
 struct Row {
     /// Nanoseconds a packet.
     sockets: Vec<f64>,
-    /// Of `sockets`: what the kernel took where it received, which is the sender's time.
+    /// Kernel time of `sockets` on the receiving side, which is the sender's time.
     sockets_kernel: Vec<f64>,
     daemon: Vec<f64>,
-    /// Likewise of `daemon`.
+    /// Kernel time of `daemon`.
     daemon_kernel: Vec<f64>,
-    /// Of `daemon`: its capture thread.
+    /// Time of the capture thread of `daemon`.
     writer: Vec<f64>,
 }
 
@@ -293,7 +293,7 @@ fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<D
     all.map(Duration::from_nanos).context("a program or a thread of it ended while its time was read")
 }
 
-/// That of the kernel's threads for what interrupts left to do.
+/// Processor time of the kernel's threads for work that interrupts left.
 fn receiving_threads() -> anyhow::Result<Duration> {
     let all: Option<u64> = scheduled::kernel_threads("ksoftirqd/").into_iter().map(scheduled::thread).sum();
     all.map(Duration::from_nanos).context("the kernel does not tell what its threads take")

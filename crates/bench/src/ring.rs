@@ -1,4 +1,4 @@
-//! The shared ring: what it costs to store a packet once, to index it for a reader, and to read it.
+//! The shared ring: the cost of storing a packet once, of indexing it for a reader, and of reading it.
 //!
 //! ```text
 //! Bench { writer, N readers } for N = 0, 1, 2, 4, 8, 16, in turns
@@ -122,7 +122,7 @@ struct Bench {
     /// Batches between two readings: they fit half of the buffer.
     batches: usize,
     policy: Policy,
-    /// Of each run, for each packet.
+    /// Cost of each run, for each packet.
     costs: Vec<f64>,
     read_costs: Vec<f64>,
 }

@@ -1,4 +1,4 @@
-//! Signatures on packets: what thousands of them cost beside none, and beside the search for their contents alone.
+//! Signatures on packets: the cost of thousands compared with none, and with the search for their contents alone.
 //!
 //! ```text
 //! headers only          headers and payload of each packet are found, as every detector must

@@ -13,7 +13,7 @@ pub(super) struct Peer {
     pub(super) name: String,
     /// Bytes of the tables.
     pub(super) memory: usize,
-    /// The engine only tells whether a payload matches: its count differs from the others.
+    /// The engine only says whether a payload matches: its count differs from the others.
     pub(super) stops_early: bool,
     search: Box<Search>,
 }

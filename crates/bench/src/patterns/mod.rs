@@ -1,4 +1,4 @@
-//! Many patterns at once: `tapline-search` beside other engines, all reporting every occurrence.
+//! Many patterns at once: `tapline-search` compared with other engines, all reporting every occurrence.
 //!
 //! ```text
 //! patterns/N/miss    nothing matches: what a byte costs

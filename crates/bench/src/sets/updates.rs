@@ -51,7 +51,7 @@ pub(super) fn run(installed: usize) -> anyhow::Result<()> {
     while_packets_flow(&examples, installed)
 }
 
-/// The constants that stand for the source port, and another port.
+/// The constants of the source port, and another port.
 fn port_of(set: &FilterSet, id: FilterId, at: usize) -> Vec<(usize, u32)> {
     let constants = set.get(id).map_or(&[][..], |filter| filter.constants());
     let ports = constants.iter().enumerate().filter(|(_, constant)| constant.name == "source port");

@@ -1,4 +1,4 @@
-//! How soon a packet is found after it came, while the recorder records.
+//! Delay until an arrived packet is found, while the recorder records.
 
 use std::fs::{self, File};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! What the disk can do, and what it has in memory.
+//! The abilities of the disk, and its pages in memory.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ pub(super) fn direct_write(folder: &Path) -> Result<Option<f64>> {
     Ok(Some(rate.context("fio's JSON has no bandwidth")?))
 }
 
-/// Has the kernel forget what it has of the files below a folder, so that a search reads them from the disk.
+/// Makes the kernel drop the cached pages of the files below a folder, so that a search reads them from the disk.
 pub(super) fn forget(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())?.flatten() {
         let path = entry.path();

@@ -34,7 +34,7 @@ const NEEDLES: u64 = 10;
 const RATE: u64 = 50_000;
 const SIZE: &str = "imix";
 const FRAME_LEN: u64 = 362;
-/// How long Stenographer may take to show what it has: files of a minute, looked for every 15 seconds.
+/// Maximum time until Stenographer shows its packets: files of a minute, looked for every 15 seconds.
 const VISIBLE_MAX: Duration = Duration::from_secs(180);
 const GLANCE: Duration = Duration::from_millis(500);
 
@@ -42,7 +42,7 @@ const GLANCE: Duration = Duration::from_millis(500);
 struct Query {
     name: &'static str,
     filter: String,
-    /// The same for Stenographer.
+    /// The question for Stenographer.
     asked: String,
     /// Our arguments before the filter.
     window: Vec<String>,
@@ -50,7 +50,7 @@ struct Query {
     scan_goal: Option<f64>,
 }
 
-/// What a search took.
+/// The cost of a search.
 #[derive(Clone, Copy)]
 struct Taken {
     wall_ms: f64,
@@ -334,7 +334,7 @@ fn theirs(bench: &Bench<'_>, steno: &Stenographer, query: &Query) -> Result<(Tak
     Ok((taken, answer_of(&[output])?))
 }
 
-/// Removes what the last run wrote: to cut off a large file takes long, and is no part of a search.
+/// Removes the output of the last run: to cut off a large file takes long, and is not part of a search.
 fn forget_output(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
@@ -386,7 +386,7 @@ fn answer_of(paths: &[PathBuf]) -> Result<Answer> {
     answer::read(&mut all)
 }
 
-/// How soon the first packet of a needle comes, with cold caches.
+/// Measures the time to the first packet of a needle, with cold caches.
 fn first_packet(bench: &mut Bench<'_>, store: &Path) -> Result<()> {
     let mut runs = Vec::new();
     for _ in 0..bench.runs.max(3) {

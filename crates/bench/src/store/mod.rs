@@ -1,4 +1,4 @@
-//! The recorder beside its peers: what a packet costs to keep, and what it costs to find again.
+//! The recorder against its peers: the cost of keeping a packet, and of finding it again.
 //!
 //! ```text
 //! generator --near0 === far0--> recorder --> disk       rates: processor time, highest rate without loss, the index
@@ -6,9 +6,9 @@
 //!                        finder <--cold cache--+        finding: a needle, a tenth of all, a few seconds of all
 //! ```
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
-//! | `recorders` | how each recorder is started, and what it stored |
+//! | `recorders` | the start of each recorder, and its stored packets |
 //! | `rates` | recording at a rate, the highest rate, what the index costs |
 //! | `finding` | the same packets in a store and in Stenographer's files, and searches of both |
 //! | `delay` | how soon a packet is found |
@@ -86,7 +86,7 @@ impl Default for StoreArgs {
     }
 }
 
-/// What all parts need.
+/// The common data of all parts.
 struct Bench<'a> {
     args: &'a StoreArgs,
     runs: usize,

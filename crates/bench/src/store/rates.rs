@@ -1,4 +1,4 @@
-//! What recording costs at one rate, and the highest rate that loses nothing.
+//! The cost of recording at one rate, and the highest rate without loss.
 
 use std::fs::{self, File};
 use std::process::{Child, Stdio};
@@ -20,17 +20,17 @@ use crate::live::interrupt;
 const TRAFFIC: &str = "udp flows=20000 order=random";
 /// Recorders on libpcap get a block after a second at the latest.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// How long a recorder may take to write the rest, and its index; then it is killed. stenotype 1.0.1 waits for packets
-/// before it looks whether it is to end, so that it seldom does on a quiet link: what is in its files counts.
+/// Time in which a recorder may write the rest, and its index; then it is killed. stenotype 1.0.1 waits for packets
+/// before it checks whether to end, so that it seldom ends on a quiet link: the contents of its files count.
 const END_MAX: Duration = Duration::from_secs(8);
-/// How often a run is tried again that lost packets: others disturb the machine.
+/// Number of attempts for a run that lost packets: others disturb the machine.
 const TRIES: usize = 3;
-/// How near a limit is looked for.
+/// Resolution of a limit.
 const RESOLUTION: f64 = 0.06;
-/// How long the generator waits for a full link while limits are looked for.
+/// Time for which the generator waits for a full link while limits are looked for.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What a recorder did.
+/// The result of a recorder.
 struct Recorded {
     outcome: TrialOutcome,
     /// Bytes of its index.
@@ -43,7 +43,7 @@ impl Recorded {
         self.outcome.program_ns as f64 / self.outcome.received.max(1) as f64
     }
 
-    /// The outcome, where packets of the block that a killed recorder had not written yet are no loss.
+    /// The outcome, in which packets of the block that a killed recorder had not written yet are not a loss.
     fn without_rest(mut self, recorder: Recorder, size: &str) -> TrialOutcome {
         let missing = self.outcome.received.saturating_sub(self.outcome.captured);
         if missing <= recorder.unwritten_max(frame_len(size)) {

@@ -1,4 +1,4 @@
-//! Who records: how each is started, and what stands in its files at the end.
+//! The recorders: how to start each, and how to read its files at the end.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -29,7 +29,7 @@ pub(super) enum Recorder {
     Daemonlogger,
 }
 
-/// Those with an index and those without, ours first.
+/// Recorders with an index and recorders without, ours first.
 pub(super) const ALL: [Recorder; 8] = [
     Recorder::Tapline,
     Recorder::Stenotype,

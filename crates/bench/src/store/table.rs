@@ -8,19 +8,19 @@ use tapline_measure::runs::median;
 
 /// One figure of one program.
 pub(super) struct Row {
-    /// What was measured: `cost/60`.
+    /// The measured quantity: `cost/60`.
     pub(super) measure: String,
-    /// Whose it is.
+    /// The measured program.
     pub(super) program: String,
     pub(super) unit: &'static str,
-    /// Of each run.
+    /// Figures of each run.
     pub(super) runs: Vec<f64>,
 }
 
-/// What two figures are to each other, or one to a bound.
+/// The relation of two figures, or of one to a bound.
 pub(super) struct Verdict {
     pub(super) measure: String,
-    /// What is compared: "packets a processor second, by Stenographer's".
+    /// The compared figures: "packets a processor second, by Stenographer's".
     pub(super) what: String,
     pub(super) value: f64,
     pub(super) goal: Goal,

@@ -4,8 +4,8 @@
 //! generate --near0 === far0--> probe --view (processor 1) --PID.view--> tapline view --events, once a second--> clients
 //! ```
 //!
-//! The traffic is of a million hosts. Each client must have had an event in nearly every second, and what `tapline view`
-//! held in memory at most is told.
+//! The traffic is of a million hosts. Each client must have had an event in nearly every second, and the greatest
+//! memory of `tapline view` is reported.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -23,7 +23,7 @@ use crate::Options;
 use crate::live::interrupt;
 use crate::report::{Goal, Report, Series};
 
-/// Packets a second: what one processor sends and the kernel passes on, beside all else.
+/// Packets a second: the rate that one processor sends and the kernel passes on, in addition to all else.
 const RATE: u64 = 100_000;
 /// Hosts of the traffic.
 const HOSTS: u64 = 1_000_000;
