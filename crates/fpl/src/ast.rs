@@ -41,12 +41,12 @@ pub enum Item {
     Statement(Statement),
 }
 
-/// A word and where it stands.
+/// A word and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The word.
     pub text: String,
-    /// Its place in the text.
+    /// Place in the text.
     pub span: Span,
 }
 
@@ -64,7 +64,7 @@ pub struct Macro {
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement {
-    /// Its kind.
+    /// Kind of the statement.
     pub kind: StatementKind,
     /// All of it.
     pub span: Span,
@@ -92,7 +92,7 @@ pub enum StatementKind {
 pub struct For {
     /// The register, as the first part names it.
     pub register: Expr,
-    /// Its first value.
+    /// First value of the counter.
     pub start: Expr,
     /// The register, as the test names it.
     pub tested: Expr,
@@ -115,7 +115,7 @@ pub struct For {
 /// A number to be computed, or a place that holds one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
-    /// Its kind.
+    /// Kind of the expression.
     pub kind: ExprKind,
     /// All of it.
     pub span: Span,

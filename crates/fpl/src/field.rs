@@ -76,7 +76,7 @@ pub(super) enum Item {
     Present(Header),
     /// Bytes from the packet's start to the header.
     Start(Header),
-    /// The EtherType behind all tags, or what stands for it.
+    /// The EtherType behind all tags, or its substitute.
     EtherType,
     /// 4, 6, or 0.
     IpVersion,
@@ -144,7 +144,7 @@ const fn place(name: &'static str, meaning: &'static str, item: Item) -> Field {
 use Header::{Arp, Ethernet, Icmp, Icmp6, Ip, Ip6, Tcp, Udp, Vlan};
 use Width::{Byte, Double, Half, Word};
 
-/// No header starts later: 8 extension headers of 2048 bytes and what stands before them are less.
+/// No header starts later: 8 extension headers of 2048 bytes and everything before them are less.
 pub(super) const START_MAX: u64 = 0xffff;
 
 /// All fields, by header.
@@ -268,7 +268,7 @@ pub(super) fn constant(name: &str) -> Option<u64> {
 pub(super) struct Link {
     /// Bytes before the network header, tags not counted.
     pub(super) header_len: u32,
-    /// The offset of the EtherType; without one the packet begins with IP, and the version field tells which.
+    /// The offset of the EtherType; without one the packet begins with IP, and the version field decides.
     pub(super) type_at: Option<u32>,
     pub(super) is_ethernet: bool,
 }

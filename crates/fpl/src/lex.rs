@@ -40,7 +40,7 @@ impl<'a> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
-    /// The next token and where it stands; [`Token::End`] for ever at the end.
+    /// The next token and its place; [`Token::End`] for ever at the end.
     pub(super) fn next_token(&mut self) -> Result<(Token<'a>, Span), Error> {
         self.skip_blanks()?;
         let rest = &self.text[self.at..];

@@ -89,7 +89,7 @@ impl Default for FplOptions {
 /// A program that may run.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The graph; its `cells` is the size of the memory that it wants, 0 if it uses none. [`Ir::has_state`] tells
+    /// The graph; its `cells` is the size of the memory that it needs, 0 if it uses none. [`Ir::has_state`] returns
     /// whether it is more than a filter.
     pub ir: Ir,
     /// The most steps that one packet may take; at most [`FplOptions::work_max`].
@@ -99,9 +99,8 @@ pub struct Compiled {
 /// Compiles a program.
 ///
 /// # Errors
-/// The fault in the text and its place: [`report`] shows it. A number of cells that is no power of two, or too many,
-/// is an error as
-/// well.
+/// The fault in the text and its place: [`report`] shows it. A number of cells that is not a power of two, or too
+/// large, is an error as well.
 pub fn compile(text: &str, options: &FplOptions) -> Result<Compiled, Error> {
     let cells = options.memory_cells;
     if cells != 0 && !cells.is_power_of_two() || cells > CELLS_MAX {

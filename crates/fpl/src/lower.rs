@@ -7,7 +7,7 @@
 //!   body(i, others):   ...; i + c < b ? body(i + c, others) : after(i + c, others)        BREAK: goto after(i, others)
 //! ```
 //!
-//! The question stands at the end of each round, so that a round has one jump.
+//! The condition is tested at the end of each round, so that a round has one jump.
 //!
 //! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons
 //! of packet fields with constants cheap.
@@ -324,7 +324,7 @@ impl Lowerer<'_> {
         [self.found.clone(), self.found.clone()]
     }
 
-    /// The same for a test whose fields are known.
+    /// Generates a test whose fields are known.
     fn question(&mut self, test: &Expr, yes: BlockId, no: BlockId) {
         match &test.kind {
             Kind::Constant(value) => self.builder.goto(if *value != 0 { yes } else { no }),

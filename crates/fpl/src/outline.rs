@@ -1,4 +1,4 @@
-//! A program's statements as they were read, one a line, indented by what they stand in.
+//! A program's statements as they were read, one a line, indented by their nesting.
 
 use super::ast::{Expr, For, Item, Statement, StatementKind};
 use super::parse;

@@ -1,4 +1,4 @@
-//! Tokens to a tree. The grammar stands in [`super::ast`].
+//! Tokens to a tree. [`super::ast`] has the grammar.
 
 mod expression;
 #[cfg(test)]
@@ -331,7 +331,7 @@ impl<'a> Parser<'a> {
         Ok(Some((operator, span)))
     }
 
-    /// `None` for `=`, or the operator before it; nothing if this is no assignment.
+    /// `None` for `=`, or the operator before it; nothing if this is not an assignment.
     fn assign_operator(&self) -> Option<Option<Operator>> {
         let Token::Symbol(symbol) = self.token else { return None };
         if symbol == "=" {

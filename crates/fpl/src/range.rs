@@ -1,8 +1,8 @@
 //! Proves a program bounded: accesses inside of the memory, loops with a greatest number of rounds, work with a limit.
 //!
-//! Each register has an interval at each statement. Comparisons with a register narrow it in what they guard. A loop
-//! is looked at twice: at first what its body writes may be anything; then it is at most what it was before the loop
-//! or at the end of a round.
+//! Each register has an interval at each statement. Comparisons with a register narrow it in the code that they
+//! guard. A loop is analysed twice: at first the registers that its body writes may be anything; then they are at
+//! most their values before the loop or at the end of a round.
 
 #[cfg(test)]
 mod tests;
@@ -318,7 +318,7 @@ fn join(one: Option<State>, other: Option<State>) -> Option<State> {
     }
 }
 
-/// The values that stand in this relation to one of the others, or do not.
+/// The values that have this relation to one of the others, or do not.
 fn allowed(relation: Relation, truth: bool, other: Interval) -> Interval {
     let (low, high) = (other.low, other.high);
     match (relation.operator, truth) {
@@ -333,7 +333,7 @@ fn allowed(relation: Relation, truth: bool, other: Interval) -> Interval {
     }
 }
 
-/// The same relation with its sides exchanged.
+/// The relation with its sides exchanged.
 fn mirrored(relation: Relation) -> Relation {
     let operator = match relation.operator {
         Operator::Less => Operator::Greater,
@@ -380,7 +380,7 @@ fn rounds(parts: &For, start: Interval, end: Interval, step: Interval) -> Result
 const PROVEN_END: &str =
     "an end is proven from constants, PKT.LEN, fields, masks, and registers that IF has compared";
 
-/// Why a loop may never reach its end, whatever the numbers are, and the mend.
+/// The reason that a loop may never reach its end, whatever the numbers are, and the remedy.
 fn direction_fault(parts: &For, step: Interval) -> Option<(&'static str, &'static str)> {
     if step.low == 0 {
         let mend = "a step of at least 1 is proven from constants and masks: (R[1] & 7) + 1";
@@ -398,7 +398,7 @@ fn direction_fault(parts: &For, step: Interval) -> Option<(&'static str, &'stati
     }
 }
 
-/// Why a register may wrap before it passes the end, and the mend.
+/// The reason that a register may wrap before it passes the end, and the remedy.
 fn wrapping_fault(parts: &For, end: Interval) -> (String, &'static str) {
     if parts.upward {
         (format!("its end may be {}, and the step beyond it wraps to 0", end.high), PROVEN_END)

@@ -59,7 +59,7 @@ struct Frame<'a, 'f> {
     outer: At<'a, 'f>,
 }
 
-/// The macro in whose body something stands, if any.
+/// The macro whose body contains the place, if any.
 type At<'a, 'f> = Option<&'f Frame<'a, 'f>>;
 
 struct Resolver<'a> {
@@ -323,7 +323,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// The argument that a parameter's name stands for, and where it was written.
+/// The argument of a parameter, and its place in the text.
 fn argument_of<'a, 'f>(
     name: &str,
     arguments: &[ast::Expr],

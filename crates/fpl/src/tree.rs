@@ -65,7 +65,7 @@ pub(super) struct Expr {
 /// The reading of a number's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// Either: a literal adapts to what it meets.
+    /// Either: a literal adapts to the other operand.
     Literal,
     Unsigned,
     Signed,

@@ -70,7 +70,7 @@ struct Line {
 }
 
 impl Waiting {
-    /// The ports that the segment tells, with what it completes.
+    /// The ports that the segment names, including those that it completes.
     fn ports(&mut self, data: &[u8], connection: u64, seq: u32) -> Vec<u64> {
         let mut text = self.take(connection, seq).unwrap_or_default();
         text.extend_from_slice(data);

@@ -1,4 +1,4 @@
-//! Searches in packets: `EXTERN(name, input, output)` tells whether a pattern occurs, and where.
+//! Searches in packets: `EXTERN(name, input, output)` returns whether a pattern occurs, and where.
 //!
 //! ```text
 //! input    0 where to begin in the packet, 1 how many bytes to look at; cut at the packet's end

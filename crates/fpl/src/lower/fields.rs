@@ -144,7 +144,7 @@ impl Headers<'_> {
         self.load(wanted);
     }
 
-    /// Those of the headers that a field of the program asks for.
+    /// The headers for which a field of the program asks.
     fn ever_wanted(&self, of: &[Header]) -> Vec<Header> {
         let is_wanted = |header: &&Header| self.items.iter().any(|item| headers_of(*item).contains(header));
         of.iter().filter(is_wanted).copied().collect()
@@ -196,7 +196,7 @@ impl Headers<'_> {
         self.keep(numbers, join);
     }
 
-    /// Loads fields of a layer of which `kind` tells which header is there.
+    /// Loads fields of a layer whose header `kind` selects.
     fn by_kind(
         &mut self,
         kind: Value,

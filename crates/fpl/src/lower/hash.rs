@@ -121,7 +121,7 @@ impl Lowerer<'_> {
         end
     }
 
-    /// Folds what lies from `start` to `end`, a width at a time, into a number.
+    /// Folds the bytes from `start` to `end`, a width at a time, into a number.
     fn stretch_loop(
         &mut self,
         start: Value,

@@ -1,4 +1,4 @@
-//! Finds the headers of a packet, each step where the program first asks for what lies there.
+//! Finds the headers of a packet, each step where the program first needs their fields.
 //!
 //! ```text
 //! link       EtherType behind up to 2 tags, bytes before the network header
@@ -46,7 +46,7 @@ impl Headers<'_> {
         self.builder.const32(0)
     }
 
-    /// Runs `fill` in a block of its own; what it gives goes to the block `join`.
+    /// Runs `fill` in a block of its own; its result goes to the block `join`.
     pub(super) fn arm(&mut self, block: BlockId, join: BlockId, fill: impl FnOnce(&mut Self) -> Vec<Value>) {
         self.builder.switch_to(block);
         let arguments = fill(self);
@@ -130,7 +130,7 @@ impl Headers<'_> {
         network
     }
 
-    /// The EtherType that stands for the version in the packet's first 4 bits; 0 for other versions.
+    /// The EtherType of the version in the packet's first 4 bits; 0 for other versions.
     fn type_by_version(&mut self) -> Value {
         let first = self.builder.load(PacketOffset::at(0), Width::Byte);
         let four = self.builder.const32(4);
@@ -286,7 +286,7 @@ impl Headers<'_> {
         self.builder.compare(Comparison::AnySet, value, mask)
     }
 
-    /// The same behind extension headers.
+    /// Finds the transport header behind extension headers.
     fn behind_ipv6(&mut self, start: Value, join: BlockId) {
         let next = self.builder.load(PacketOffset::from(start, 6), Width::Byte);
         let forty = self.builder.const32(Header::Ip6.len_min());
@@ -309,8 +309,8 @@ impl Headers<'_> {
         });
     }
 
-    /// Leads back to `head` behind one extension header; to `lost`, which is told whether it is a fragment, where no
-    /// transport header follows.
+    /// Leads back to `head` behind one extension header; or to `lost`, with the information whether it is a fragment,
+    /// if no transport header follows.
     fn step_over(&mut self, head: BlockId, lost: BlockId, [next, at, is_fragment, count]: [Value; 4]) {
         let (checked, whole, turn) = (self.builder.block(), self.builder.block(), self.builder.block());
         let (cut, most) = (self.builder.block(), self.builder.const32(EXTENSIONS_MAX));

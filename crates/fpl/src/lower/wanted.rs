@@ -1,4 +1,4 @@
-//! Which fields a part of a program reads, and so where they are first looked for.
+//! The fields that a part of a program reads, and so the place where they are first looked for.
 //!
 //! ```text
 //! RETURN PKT.IP_PROTO == PROTO_TCP && PKT.TCP_DPORT == 80;     the port, and the way to it, only behind the first comparison

@@ -29,7 +29,7 @@ pub(crate) enum Sign {
 }
 use Sign::{Literal, Signed, Unsigned};
 
-/// Why statements end early.
+/// The reason that statements end early.
 enum Stop {
     Break,
     Verdict(u64),

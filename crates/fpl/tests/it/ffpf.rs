@@ -59,7 +59,7 @@ impl Flow {
         Ethernet { dst: [2; 6], src: [4; 6] }.ip(&packet)
     }
 
-    /// Addresses and ports as they stand in the packet.
+    /// Addresses and ports in the bytes of the packet.
     fn tuple(&self) -> [u8; 12] {
         let mut bytes = [0; 12];
         bytes[..4].copy_from_slice(&Host::number(self.client).v4.octets());

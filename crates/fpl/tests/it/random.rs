@@ -61,7 +61,7 @@ fn compare(text: &str, compiled: &Compiled, mut engines: Vec<Engine>, random: &m
     }
 }
 
-/// How many programs: TAPLINE_FPL_PROGRAMS, or few enough for every run of the tests.
+/// Number of programs: TAPLINE_FPL_PROGRAMS, or few enough for every run of the tests.
 fn programs() -> u64 {
     volume("TAPLINE_FPL_PROGRAMS", 300)
 }
