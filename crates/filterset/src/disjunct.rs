@@ -10,10 +10,10 @@
 //! ```
 //!
 //! A predicate of another form (a value computed from others, a chain of headers, a place in a cell) counts as *holds
-//! perhaps*, whatever stands around it. Too many alternatives become one: that of their common literals. So each
-//! packet that the filter accepts satisfies one of the alternatives, and all parts of that one were loaded on the
-//! filter's path to its verdict. The reverse holds if no load fails and no predicate was left open or out: `needs.rs`
-//! decides that.
+//! perhaps*, whatever surrounds it. Too many alternatives become one: that of their common literals. So each packet
+//! that the filter accepts satisfies one of the alternatives, and all parts of that one were loaded on the filter's
+//! path to its verdict. The reverse holds if no load fails and no predicate was left open or out: `needs.rs` decides
+//! that.
 
 use std::collections::HashMap;
 
@@ -33,9 +33,9 @@ const STEPS_MAX: usize = 1 << 14;
 /// Literals that must hold together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Conjunction {
-    /// They ascend and are all different; none: nothing is asked.
+    /// Parts in ascending order, all different; an empty list has no condition.
     pub(super) parts: Vec<(Part, Condition)>,
-    /// Asks for less than it stands for, to be short.
+    /// Whether it has weaker conditions than its filter, to be short.
     pub(super) is_weak: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Conjunction {
 pub(super) enum Literal {
     Constant(bool),
     Part(Part, Condition),
-    /// Its answer is not known from parts and numbers alone.
+    /// The answer is not known from parts and numbers alone.
     Open,
 }
 
@@ -214,7 +214,7 @@ pub(super) fn common(all: &[Conjunction]) -> Conjunction {
     Conjunction { parts: first.parts.iter().filter_map(shared).collect(), is_weak: true }
 }
 
-/// A question, or its contrary, that is no chain.
+/// A question, or its contrary, that is not a chain.
 pub(super) fn literal(predicate: &Predicate, holds: bool) -> Literal {
     match predicate {
         Predicate::Constant(constant) => Literal::Constant(*constant == holds),

@@ -72,12 +72,12 @@ impl Part {
         u64::from(self.offset) + u64::from(self.width)
     }
 
-    /// The same bytes, whatever bits of them count.
+    /// The same bytes, with any mask of bits.
     pub(super) fn same_bytes(self, other: Part) -> bool {
         (self.origin, self.offset, self.width) == (other.origin, other.offset, other.width)
     }
 
-    /// Its bits in a packet; `None` if they were not captured.
+    /// The part's bits in a packet; `None` if they were not captured.
     #[inline]
     pub(super) fn read(self, packet: Packet<'_>) -> Option<u32> {
         let Packet { data, meta } = packet;

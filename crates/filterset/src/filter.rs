@@ -10,8 +10,8 @@
 //! them all takes longer than its program. Such a one keeps what they have in common, and runs the program
 //! (`broad.rs`).
 //!
-//! An alternative becomes entries of a hash table: one for each combination of the numbers that its parts may be, as
-//! long as these are few. Conditions that are no numbers (ranges, `not`) and those with too many numbers are checked
+//! An alternative becomes entries of a hash table: one for each combination of the possible numbers of its parts, as
+//! long as these are few. Conditions that are not numbers (ranges, `not`) and those with too many numbers are checked
 //! on the packets that the lookup finds.
 
 use std::sync::Arc;
@@ -76,7 +76,7 @@ pub struct Constant {
     part: Part,
 }
 
-/// Why constants cannot be exchanged in place. Compile the new text instead.
+/// The reason that constants cannot be exchanged in place. Compile the new text instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConstantError {
@@ -197,7 +197,7 @@ impl Filter {
         Filter { alternatives, constants, asked_otherwise: Arc::new([]), program: None }
     }
 
-    /// The numbers that fields of the packet are compared with, in the order of the text. A primitive may stand for
+    /// The numbers that fields of the packet are compared with, in the order of the text. A primitive may have
     /// several: `host` compares source and destination, and those of ARP.
     pub fn constants(&self) -> &[Constant] {
         &self.constants
@@ -209,7 +209,7 @@ impl Filter {
         self.program.is_some()
     }
 
-    /// The same filter with other numbers: pairs of a constant's index and its new number. Takes microseconds,
+    /// A copy of the filter with other numbers: pairs of a constant's index and its new number. Takes microseconds,
     /// without a compiler.
     ///
     /// # Errors

@@ -21,7 +21,7 @@ pub struct FiveTuples {
     examples: [Vec<Example>; 2],
 }
 
-/// A compiled text, and where its constants stand.
+/// A compiled text, and the places of its constants.
 #[derive(Debug)]
 struct Example {
     filter: Filter,

@@ -253,7 +253,7 @@ impl Fragments {
         }
     }
 
-    /// Remembers what a first fragment matches, and tells those that waited.
+    /// Remembers the matches of a first fragment, and reports the fragments that waited.
     fn first(&mut self, key: Key, set: &FilterSet, index: usize, matches: &mut Matches) {
         self.counts.first += 1;
         let at = match self.by_key.get(&key) {
@@ -390,7 +390,7 @@ impl Matches {
     }
 }
 
-/// Those that [`ip_header`] knows.
+/// Link types that [`ip_header`] knows.
 const LINK_TYPES: [LinkType; 8] = [
     LinkType::ETHERNET,
     LinkType::LINUX_SLL,
@@ -452,11 +452,11 @@ fn ipv4(header: &[u8]) -> Option<Kind> {
     Some(of(key, more, offset))
 }
 
-/// Extension headers that stand before a fragment header (RFC 8200, 4.1): hop by hop, routing, destination.
+/// Extension headers that may precede a fragment header (RFC 8200, 4.1): hop by hop, routing, destination.
 const BEFORE_FRAGMENT: [u8; 3] =
     [ip_protocol::HOP_BY_HOP, ip_protocol::ROUTING, ip_protocol::DESTINATION_OPTIONS];
 
-/// More headers before a fragment header are no honest packet.
+/// Maximum number of headers before a fragment header; no honest packet has more.
 const HEADERS_MAX: usize = 8;
 
 fn ipv6(header: &[u8]) -> Option<Kind> {

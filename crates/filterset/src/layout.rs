@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A window is up to 8 bytes that are read at once and masked; windows of few bytes share a word. Two lists of parts
-//! that look at the same bits have the same layout, and filters of one layout are told apart by one lookup.
+//! that look at the same bits have the same layout, and one lookup distinguishes filters of one layout.
 
 use tapline_packet::Packet;
 
@@ -47,7 +47,7 @@ impl Window {
         }
     }
 
-    /// Its bits in the packet, into the key.
+    /// Reads the layout's bits in the packet into the key.
     #[inline(always)]
     fn read(&self, data: &[u8], base: usize, key: &mut [u64; WORDS_MAX]) -> Option<()> {
         let bytes = data.get(base + self.start as usize..)?;

@@ -100,7 +100,7 @@ pub struct FilterId {
 }
 
 impl FilterId {
-    /// A small number, unique among the filters of the set: for arrays beside the set. It is used again after the
+    /// A small number, unique among the filters of the set: for arrays indexed by filter. It is used again after the
     /// filter is removed.
     pub fn index(self) -> u32 {
         self.index
@@ -117,7 +117,7 @@ pub enum SetError {
     /// The place of IP headers on this link type is not known.
     #[error("fragments cannot be followed on link type {0:?}")]
     FragmentsOn(LinkType),
-    /// Its constants cannot be exchanged.
+    /// The constants of the filter cannot be exchanged.
     #[error(transparent)]
     ConstantError(#[from] ConstantError),
 }
@@ -207,7 +207,7 @@ impl FilterSet {
     /// Adds a filter. `priority` counts under [`MatchPolicy::First`] only: the least number wins.
     ///
     /// Takes time in proportion to the filter's alternatives and their constants, not to the set. When a layout
-    /// appears or vanishes the plan is made anew, in proportion to the number of layouts.
+    /// appears or vanishes the plan is rebuilt, in proportion to the number of layouts.
     pub fn insert(&mut self, filter: impl Into<Arc<Filter>>, priority: u32) -> FilterId {
         let index = self.free.pop().unwrap_or(self.slots.len() as u32);
         if index as usize == self.slots.len() {
@@ -397,7 +397,7 @@ impl FilterSet {
         matches.scratch = scratch;
     }
 
-    /// Makes the gathered lookups; those of one packet stand together.
+    /// Makes the gathered lookups; those of one packet are adjacent.
     fn make_probes(&self, batch: &Batch<'_>, scratch: &mut matches::Scratch, matches: &mut Matches) {
         self.touch(scratch);
         let mut found = scratch.found.iter().peekable();

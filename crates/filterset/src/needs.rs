@@ -1,4 +1,4 @@
-//! Which bytes must have been captured, so that an alternative that holds means that the filter accepts.
+//! Computes the bytes that must have been captured, so that an alternative that holds means that the filter accepts.
 //!
 //! ```text
 //! filter       a and b or c         evaluated from left to right, as far as needed

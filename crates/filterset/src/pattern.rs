@@ -31,7 +31,7 @@ pub struct HeaderPattern {
     cells: Conjunction,
 }
 
-/// Why a cell cannot be added.
+/// The reason that a cell cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
@@ -47,7 +47,7 @@ pub enum PatternError {
     /// Another cell wants the same bytes to be otherwise.
     #[error("another cell wants the same bytes to be otherwise: no packet would match")]
     Contradiction,
-    /// The cell lies past the 32 bits that offsets have.
+    /// The cell is past the 32 bits that offsets have.
     #[error("the cell ends past the largest offset")]
     TooFar,
 }

@@ -10,8 +10,8 @@
 //!
 //! All filters of a table look at the same bits. A part for which they have few different numbers is tested before
 //! the table is looked up. A part of several tables is tested once. A packet takes the branch of its number, and then
-//! the branch for tables that do not test this part. A table with all bits tested on the path is not looked up: its
-//! entries for these numbers stand in the plan.
+//! the branch for tables that do not test this part. A table with all bits tested on the path is not looked up: the
+//! plan contains its entries for these numbers.
 
 use tapline_packet::Packet;
 
@@ -22,7 +22,7 @@ use super::{Entry, Shape, Slot};
 /// Different numbers that a part may have in a table to be asked beforehand.
 pub(super) const NUMBERS_MAX: usize = 4;
 
-/// Places at which one table may stand.
+/// Maximum number of places of one table in the plan.
 const COPIES_MAX: usize = 16;
 
 /// Branches up to this number are tried in turn; more are searched by halving.
@@ -56,9 +56,9 @@ impl Guard {
 
 /// The result of a packet's walk through the plan.
 pub(super) enum Step<'p> {
-    /// These filters accept it.
+    /// These filters accept the packet.
     Found(&'p [u32]),
-    /// These do, if the rest of them holds too.
+    /// These filters accept the packet, if the rest of them holds too.
     Candidates(&'p [Entry]),
     /// A table that may have an entry for it.
     Table(u16),
@@ -115,7 +115,7 @@ struct Ranged {
 /// The method of reading a part.
 #[derive(Clone, Copy, Debug)]
 enum Look {
-    /// Of the four bytes from here on, these bits.
+    /// Tests these bits of the four bytes from here on.
     Four {
         at: u32,
         mask: u32,
@@ -185,7 +185,7 @@ impl Plan {
         plan
     }
 
-    /// Tells `see` of all filters that accept the packet, that may, and of tables that may have more.
+    /// Reports to `see` all filters that accept the packet, those that may, and tables that may have more.
     #[inline]
     pub(super) fn walk<'p>(&'p self, packet: Packet<'_>, mut see: impl FnMut(Step<'p>)) {
         let mut next = self.first;

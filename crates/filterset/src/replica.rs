@@ -7,7 +7,7 @@
 //!
 //! Each worker has the whole set for itself, so that classifying takes no lock and never waits. One writer sends
 //! changes to all. Changes that are committed together become visible together, at a worker's next `apply`: a batch
-//! sees all of a commit or nothing of it, and commits in their order. A change is visible at the latest one batch and
+//! sees all of a commit or none of it, and commits in their order. A change is visible at the latest one batch and
 //! the changes before it after its commit; [`SetUpdater::last_visible_commit`] tells how far all workers are. The
 //! price is memory: one set of tables for each worker; the filters themselves are shared.
 
@@ -180,7 +180,7 @@ impl Replica {
         &mut self.set
     }
 
-    /// The same change on the same set gives the same ids, and was checked by the writer.
+    /// Makes a change. The same change on the same set gives the same ids, and was checked by the writer.
     fn make(&mut self, change: &Change) {
         let made = match change {
             Change::Insert(filter, priority) => {

@@ -11,7 +11,7 @@ use crate::plan::{Guard, NUMBERS_MAX};
 use crate::table::Table;
 use crate::{Slot, filter};
 
-/// Entries that a table may have for the plan to hold them in its place: the plan is made anew with each change of
+/// Maximum number of entries of a table that the plan holds in its place: the plan is rebuilt with each change of
 /// them.
 const PLANNED_MAX: usize = 1024;
 

@@ -124,7 +124,7 @@ impl Table {
         self.leaving.as_ref()?.0.find(hash, key)
     }
 
-    /// Files a number under a key, beside those that are there.
+    /// Adds a number under a key, in addition to those that are there.
     pub(super) fn insert(&mut self, key: &[u64], number: u64) {
         self.step();
         let hash = self.hash(key);

@@ -103,8 +103,8 @@ fn filters_that_differ_in_constants_share_a_table() {
     assert_eq!(set.table_count(), 1);
 }
 
-/// Ranges of many filters stand in the plan, as does what few numbers decide: with each change it is made anew, and
-/// beyond a number of entries left to the table.
+/// Ranges of many filters are in the plan, as are tests with few numbers: it is rebuilt with each change, and beyond
+/// a number of entries they are left to the table.
 #[test]
 fn the_plan_agrees_with_the_filters_after_each_change() {
     let ports = |number: u16| format!("udp and portrange {}-{}", 40 * number, 40 * number + 100);

@@ -33,7 +33,7 @@ const FILTERS: usize = 60;
 const LINK_TYPES: &[(i32, u64)] =
     &[(1, 24), (12, 3), (113, 3), (276, 2), (0, 2), (9, 1), (105, 2), (127, 2), (117, 1), (10, 1)];
 
-/// A filter of the set, and what it must answer.
+/// A filter of the set, and its expected answer.
 struct Member {
     id: FilterId,
     text: String,
