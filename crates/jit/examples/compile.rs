@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// Text to values, values to native code, both; `None` if the text is no filter.
+/// Text to values, values to native code, both; `None` if the text is not a filter.
 fn measure(text: &str, options: &Options) -> Option<[Duration; 3]> {
     let filter = compile(text, options).ok()?;
     Native::of(&filter).ok()?;

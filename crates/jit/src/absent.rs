@@ -1,4 +1,4 @@
-//! The stand-in for native code in a build without a code generator.
+//! The replacement for native code in a build without a code generator.
 
 use std::convert::Infallible;
 

@@ -1,9 +1,9 @@
-//! Why there is no native code. Callers go on with an interpreter.
+//! Reasons that there is no native code. Callers go on with an interpreter.
 
 use tapline_ir::VerifyError;
 use tapline_sys::SyscallError;
 
-/// Why a graph has not become native code. In each case an interpreter ([`tapline_ir::Machine`], or
+/// The reason that a graph has not become native code. In each case an interpreter ([`tapline_ir::Machine`], or
 /// [`tapline_bpf::Program`] for filters) gives the same answers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -34,7 +34,7 @@ pub enum Error {
     /// The code generator failed. A fault of ours or of its own.
     #[error("generating native code failed: {reason}; the interpreter runs the filter")]
     Generator {
-        /// Its message.
+        /// Message of the generator.
         reason: String,
     },
 }

@@ -18,7 +18,7 @@ pub(crate) extern "C" fn packet_type(meta: &Meta) -> u32 {
     of(MetaField::PacketType, meta)
 }
 
-/// These are parts of an option, which has no layout to rely on either.
+/// Returns the tag as a number: the parts of an option have no layout to rely on.
 pub(crate) extern "C" fn vlan_tag(meta: &Meta) -> u32 {
     of(MetaField::VlanTag, meta)
 }

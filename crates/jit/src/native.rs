@@ -164,13 +164,13 @@ impl Native {
         self.callees.iter().map(Callee::panics).sum()
     }
 
-    /// The machine code for batches, where it lies.
+    /// The machine code for batches, in place.
     pub fn code(&self) -> &[u8] {
         self.select.as_slice()
     }
 
-    /// The machine code for one packet, where it lies, generated now if it was not called yet; `None` where the
-    /// system refuses memory for it.
+    /// The machine code for one packet, in place, generated now if it was not called yet; `None` if the system
+    /// refuses memory for it.
     pub fn packet_code(&self) -> Option<&[u8]> {
         match self.run.get_or_init(|| self.one()) {
             One::Code(code) => Some(code.as_slice()),

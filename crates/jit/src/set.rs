@@ -65,7 +65,7 @@ impl NativeResiduals {
         NativeResiduals { max, native: Arc::default(), interpreted: AtomicUsize::new(0) }
     }
 
-    /// Those of this process, which share its mappings: [`RESIDUALS_MAX`] in all.
+    /// The residuals of this process, which share its mappings: [`RESIDUALS_MAX`] in all.
     pub fn shared() -> &'static NativeResiduals {
         static RESIDUALS: LazyLock<NativeResiduals> = LazyLock::new(|| NativeResiduals::new(RESIDUALS_MAX));
         &RESIDUALS

@@ -302,7 +302,7 @@ fn load_32(builder: &mut FunctionBuilder<'_>, address: Value, offset: usize) -> 
     builder.ins().uload32(constant_memory().with_aligned(), address, offset as i32)
 }
 
-/// The index that stands `ahead` places behind a slot of the selection, and the address of its record.
+/// The index `ahead` places behind a slot of the selection, and the address of its record.
 fn record_at(
     builder: &mut FunctionBuilder<'_>,
     records: Value,

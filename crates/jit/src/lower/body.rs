@@ -1,7 +1,7 @@
 //! The graph itself: its blocks and instructions, the same in both functions.
 //!
-//! Loads carry no check. [`Ir::verify`] has proved that guards stand before them on every path, and each guard becomes
-//! a comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
+//! Loads carry no check. [`Ir::verify`] has proved that guards precede them on every path, and each guard becomes a
+//! comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
 //! [`constant_memory`]).
 
 use std::mem::offset_of;
@@ -52,7 +52,7 @@ pub(super) struct Body<'a, 'b> {
     pub(super) around: Surroundings,
     /// The generator's value for each value; constants are made where they are read.
     values: Vec<Option<clif::Value>>,
-    /// The same with 16 bits, for loads of two bytes.
+    /// Values with 16 bits, for loads of two bytes.
     halves: Vec<Option<Half>>,
     /// Number of guards on each value.
     guards: Vec<u32>,
@@ -64,7 +64,7 @@ pub(super) struct Body<'a, 'b> {
 #[derive(Clone, Copy)]
 struct Half {
     number: clif::Value,
-    /// The same with its bytes as they lie in the packet: enough to tell whether it equals a constant.
+    /// The value with its bytes in the order of the packet: enough to decide whether it equals a constant.
     unswapped: clif::Value,
 }
 
@@ -141,7 +141,7 @@ impl<'a, 'b> Body<'a, 'b> {
         half.map_or_else(|| self.value(value), |half| half.number)
     }
 
-    /// The same with 64 bits.
+    /// The value with 64 bits.
     pub(super) fn wide(&mut self, value: Value) -> clif::Value {
         match (self.ir.as_const(value), self.ir.ty(value)) {
             (Some(k), _) => self.constant(Type::U64, k),

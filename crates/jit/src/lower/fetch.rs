@@ -10,8 +10,8 @@
 //! address in the first register of the system's calling convention; one instruction of the same length fits there.
 //! To fetch never faults, whatever the address.
 //!
-//! Why at all: a filter's branches wait for the header. If they were guessed wrong and the header lies in the third
-//! cache, that is found out so much later, and what the processor had under way by then is thrown away.
+//! The reason: a filter's branches wait for the header. If they were guessed wrong and the header is in the third
+//! cache, the processor finds that out much later, and discards the work that it had under way by then.
 
 use cranelift_codegen::CompiledCode;
 use cranelift_codegen::ir::{
@@ -20,8 +20,8 @@ use cranelift_codegen::ir::{
 use cranelift_codegen::isa::CallConv;
 use cranelift_frontend::FunctionBuilder;
 
-/// The instruction that fetches the line of a byte about 20 behind the address in the first register: most of what
-/// filters read stands from the EtherType to the ports, bytes 12 to 38.
+/// The instruction that fetches the line of a byte about 20 behind the address in the first register: most fields
+/// that filters read are from the EtherType to the ports, bytes 12 to 38.
 const INSTRUCTION: &[u8] = if cfg!(target_arch = "aarch64") {
     // PRFM (immediate): 0xf9800000 | offset / 8 << 10 | register << 5 | PLDL1KEEP (Arm ARM, C6.2).
     &[0x00, 0x0c, 0x80, 0xf9]
@@ -68,7 +68,7 @@ pub(super) fn replaced(code: &CompiledCode) -> Option<Vec<u8>> {
     (open == 0).then_some(bytes)
 }
 
-/// The same in a listing.
+/// Replaces the instruction in a listing.
 pub(super) fn replaced_text(listing: &str) -> String {
     let line = |line: &str| if line.contains(CALL) { format!("  {TEXT}\n") } else { format!("{line}\n") };
     listing.lines().map(line).collect()

@@ -23,7 +23,7 @@ pub(crate) struct PerfectHash {
     pub(crate) displacement: Option<Displacement>,
     /// A key in each slot.
     pub(crate) table: Box<[u64]>,
-    /// The same in half the room, if all keys have 32 bits.
+    /// The table in half the room, if all keys have 32 bits.
     pub(crate) narrow: Option<Box<[u32]>>,
 }
 

@@ -97,7 +97,7 @@ fn random_meta(wire_len: u32, random: &mut Random) -> Meta {
     }
 }
 
-/// A record that lies partly or wholly outside of its base, in one of the ways there are.
+/// A record that is partly or wholly outside of its base, in one of several ways.
 fn outside(base_len: usize, random: &mut Random) -> Record {
     let offset = *random.pick(&[
         base_len,

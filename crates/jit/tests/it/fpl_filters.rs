@@ -21,8 +21,8 @@ use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::{number, volume};
 
-/// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole;
-/// filters are told so.
+/// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole; the
+/// filters say so.
 const PAIRS: &[(&str, &str)] = &[
     ("RETURN PKT.W[12] == TYPE_IP;", "ip"),
     ("RETURN PKT.W[12] == TYPE_ARP && PKT.W[20] == 1;", "arp[6:2] = 1"),

@@ -22,7 +22,7 @@ use tapline_testkit::volume::{number, volume};
 
 const CELLS: u32 = 8;
 
-/// Mixes what it is given, and leaves a trace in a cell.
+/// Mixes its inputs, and leaves a trace in a cell.
 #[derive(Debug)]
 struct Mix;
 
