@@ -4,12 +4,12 @@
 //! Ir --unroll--> Ir without loops --select--> Step* --allocate--> registers and stack --lower--> Insn*, labels --assemble--> Program
 //! ```
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `unroll` | loops, round by round |
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
-//! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
+//! | `packet`, `xdp` | packet bytes and metadata, for each kind of program |
 //! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `count` | the end of a filter that counts at a socket |
 //! | `notes` | what the driver knows of a packet, noted in front of it |
@@ -69,9 +69,9 @@ pub enum XdpAction {
 }
 
 impl XdpAction {
-    /// The number that stands for dropping (`XDP_DROP`).
+    /// The number that drops (`XDP_DROP`).
     pub const DROP: u32 = xdp_action::DROP;
-    /// The number that stands for passing (`XDP_PASS`).
+    /// The number that passes (`XDP_PASS`).
     pub const PASS: u32 = xdp_action::PASS;
 
     fn end(self) -> Step {
@@ -91,7 +91,7 @@ impl XdpAction {
 pub enum Hook {
     /// At a socket (`BPF_PROG_TYPE_SOCKET_FILTER`): returns the bytes to keep.
     SocketFilter,
-    /// Likewise; packets that the filter accepts are sampled and counted, whether the socket gets them or not.
+    /// A filter that also samples and counts the accepted packets, whether the socket gets them or not.
     Count(SocketCount),
     /// At an interface, before the stack (`BPF_PROG_TYPE_XDP`): returns an action. Lengths are those of the packet's
     /// first buffer, and packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
@@ -101,12 +101,11 @@ pub enum Hook {
         /// Action on the others.
         unmatched: XdpAction,
     },
-    /// Likewise, in front of AF_XDP sockets: what the filter accepts goes to them, the rest to the stack, and both
-    /// are counted.
+    /// A filter in front of AF_XDP sockets: accepted packets go to them, the rest to the stack, and both are counted.
     Front(XdpFront),
 }
 
-/// Why a filter cannot be had as eBPF.
+/// The reason that a filter cannot be made as eBPF.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EmitError {
@@ -247,14 +246,14 @@ impl Form {
 /// A program of six instructions that goes on with the program under number 0 of a map of programs, and returns 0
 /// where there is none.
 ///
-/// Sockets are charged for the length of the program that is attached to them; this one stands for one of any length.
+/// Sockets are charged for the length of the program that is attached to them; this one replaces one of any length.
 pub fn trampoline(map: i32) -> Program {
     let mut insns = Insn::set_map(R2, map).to_vec();
     insns.extend([Insn::set(R3, 0), Insn::call(helper::TAIL_CALL), Insn::set(R0, 0), Insn::EXIT]);
     Program { insns: insns.into_boxed_slice(), hook: Hook::SocketFilter }
 }
 
-/// Of programs that have bytes of several buffers copied.
+/// Pool of programs that copy bytes of several buffers.
 const GATHERING: Pool = Pool { lost: &[2, 3, 4, 5], kept: &[7, 8, 9], has_scratch: true };
 
 fn pool(is_xdp: bool, has_context: bool) -> Pool {

@@ -11,9 +11,9 @@
 //! `SKF_LL_OFF` of linux/filter.h). A load from a variable place is therefore the guard itself only if the place is
 //! known to be small.
 //!
-//! Copies through `bpf_skb_load_bytes` were measured beside this on one 2.6 GHz AMD machine: 25 ns a copy of any
-//! length up to 54 bytes, 10 ns a load. A copy pays from the third load on, and costs more on packets that are
-//! rejected after one or two, which most are.
+//! Copies through `bpf_skb_load_bytes` were compared with this on one 2.6 GHz AMD machine: 25 ns a copy of any length
+//! up to 54 bytes, 10 ns a load. A copy pays from the third load on, and costs more on packets that are rejected
+//! after one or two, which most are.
 
 use super::select::Selector;
 use super::step::{Operand, Step, Variable};
@@ -26,7 +26,7 @@ use tapline_ir::{ByteOrder, MetaField, Op, PacketOffset, Value, Width};
 const PLACES_END: u64 = 1 << 31;
 
 impl Selector<'_> {
-    /// A guard; `rest` is what stands behind it in its block.
+    /// A guard; `rest` is the code behind it in its block.
     pub(super) fn require_bytes(&mut self, place: PacketOffset, rest: &[Value]) {
         match self.hook {
             Hook::SocketFilter | Hook::Count(_) => self.socket_need(place, rest),

@@ -240,7 +240,7 @@ impl Selector<'_> {
         }
     }
 
-    /// Follows an edge. Nothing has to be jumped over to the block that comes next, unless stubs stand between.
+    /// Follows an edge. No jump is needed to the next block, unless stubs are between.
     fn follow(&mut self, target: &Target, next: Option<BlockId>) {
         // No parameter of the target is read here: no edge leads back to its block.
         for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
@@ -373,7 +373,7 @@ impl Selector<'_> {
         self.ir.ty(value) == Type::U64
     }
 
-    /// A variable that stands for no value.
+    /// A variable that belongs to no value.
     pub(super) fn extra(&mut self) -> Variable {
         self.extra += 1;
         Variable::Free(self.ir.instructions.len() as u32 + self.extra - 1)

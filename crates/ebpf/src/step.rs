@@ -4,7 +4,7 @@
 //! Ir --select--> Step* --allocate--> where each variable lives --lower--> Insn*
 //! ```
 //!
-//! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each path to a
+//! Steps are in an order in which all jumps go forward. A variable may be set in several places, if each path to a
 //! reader passes one of them.
 
 use super::count::SocketCount;
@@ -157,7 +157,7 @@ impl Step {
         matches!(self, Step::Packet { .. } | Step::Length { .. } | Step::Gather { .. })
     }
 
-    /// The same step with labels further on.
+    /// The step with labels further on.
     pub(super) fn shifted(self, by: u32) -> Step {
         let shifted = |label: Label| Label(label.0 + by);
         match self {

@@ -15,7 +15,7 @@ use tapline_ir::{Block, BlockId, Dominators, Ir, Loop, Op, ReachingDefinitions, 
 /// The most values of a graph whose loops are written out.
 pub(super) const UNROLLED_MAX: u64 = 1 << 16;
 
-/// The same graph without loops.
+/// The graph without loops.
 pub(super) fn unroll(ir: &Ir) -> Result<Ir, EmitError> {
     let mut ir = ir.clone();
     while let Some((one, body)) = innermost(&ir) {
