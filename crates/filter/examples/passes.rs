@@ -140,7 +140,7 @@ fn times() {
     println!("{:>12} {sum:>10.1?}", "text to IR");
 }
 
-/// How long the texts of the differential corpus take to compile.
+/// Compile times of the texts of the differential corpus.
 fn corpus() {
     const TEXTS: usize = 3000;
     const RUNS: u32 = 10;

@@ -1,4 +1,4 @@
-//! The tree that a filter's text stands for, before names, qualifiers and offsets are resolved.
+//! The tree of a filter's text, before names, qualifiers and offsets are resolved.
 //!
 //! ```text
 //! ast       := expr?                                  -- nothing accepts every packet
@@ -31,12 +31,12 @@ pub struct Ast {
     pub root: Option<Expr>,
 }
 
-/// A part of a filter and where it stands in the text.
+/// A part of a filter and its place in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     /// The kind of the part.
     pub kind: ExprKind,
-    /// Its place in the text.
+    /// Place in the text.
     pub span: Span,
 }
 
@@ -51,7 +51,7 @@ pub enum ExprKind {
     Group(Box<Expr>),
     /// `tcp dst port a`: the ids in `a` take these qualifiers.
     Qualified(Qualifiers, Box<Expr>),
-    /// An address, a port, a name: what it means depends on the qualifiers before it.
+    /// An address, a port, a name: the qualifiers before it decide its meaning.
     Id(Id),
     /// A protocol by itself.
     Protocol(Protocol),
@@ -63,8 +63,8 @@ pub enum ExprKind {
     Modified(Modifier, Box<Expr>),
 }
 
-/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a
-/// parenthesis, so no text that it takes has one.
+/// A word of our own before parentheses, which changes the evaluation of their contents. libpcap refuses a name
+/// before a parenthesis, so no text that it takes has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modifier {
     /// `scoped(...)`: what `vlan` and its like move ends with their parentheses and at `or`.
@@ -361,7 +361,7 @@ pub enum Arith {
         index: Box<Arith>,
         /// 1, 2 or 4; as written, so not yet checked.
         size: u32,
-        /// Its place in the text.
+        /// Place in the text.
         span: Span,
     },
     /// `-a`.

@@ -33,7 +33,8 @@ use tapline_syntax::Error;
 /// An empty text accepts every packet.
 ///
 /// # Errors
-/// If the text is no filter, asks what the link type cannot answer, or, when optimising, rejects every packet.
+/// If the text is not a filter, tests something that the link type does not have, or, when optimising, rejects every
+/// packet.
 ///
 /// ```
 /// use tapline_filter::{compile, Options};
@@ -82,8 +83,8 @@ fn is_proven_never_true(ast: &Ast, text: &str, options: &Options, witness: impl 
     rejects(&written) || rejects(&gathered) || never_by_family(&written, options, rejects)
 }
 
-/// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to eight
-/// families, and what a test of one proves is lost where the paths of all join.
+/// The proof with each address family in turn as the one that the packet has. In loopback files IP has up to eight
+/// families, and the facts that a test of one proves are lost where the paths of all join.
 fn never_by_family(written: &Predicates, options: &Options, rejects: impl Fn(&Predicates) -> bool) -> bool {
     let has_families = matches!(options.link_type, LinkType::NULL | LinkType::LOOP | LinkType::ENC);
     let family = TestedField::Packet(FieldOffset { base: Base::Packet, offset: 0 }, Width::Word);

@@ -1,4 +1,4 @@
-//! Why a filter can never be true: which parts contradict each other, and in what.
+//! Explains why a filter can never be true: which parts contradict each other, and in what.
 //!
 //! ```text
 //! parts --leave some out, simplify: still never true?--> the fewest parts that contradict each other
@@ -48,8 +48,8 @@ pub fn is_never_true(error: &Error) -> bool {
     error.message == NEVER_TRUE
 }
 
-/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a modifier, or
-/// are read in a mode of our own: of others that is an error which libpcap finds, no other.
+/// Whether a filter is never true, as far as the values of fields show. It is only computed for texts that have a
+/// modifier, or are read in a mode of our own: for others that is an error which libpcap finds, no other.
 pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
     let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
     ours && wanted(&predicates.root).is_none()
@@ -261,7 +261,7 @@ fn shown(part: &Part, text: &str) -> String {
     format!("{}{short}{more}", if part.negated { "not " } else { "" })
 }
 
-/// The note about headers that `vlan` and its like moved. `a` stands left of `b`.
+/// The note about headers that `vlan` and its like moved. `a` is left of `b`.
 fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
     let word = |span: Span| text.get(span.start..span.end).unwrap_or("").to_owned();
     if b.moves && !a.moves && !a.negated && !b.negated {
@@ -346,7 +346,7 @@ enum Key {
 }
 
 impl Key {
-    /// The cells that decide where it is or what it is, as bits.
+    /// The cells that decide the place or kind, as bits.
     fn cells(&self) -> u16 {
         match self {
             Key::Field(TestedField::Packet(place, _), _) => cells_of_place(*place),

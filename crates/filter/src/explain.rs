@@ -1,5 +1,5 @@
-//! The meaning of a filter, in text: the tree as it is read, the program with a meaning beside each test, and notes
-//! on traps.
+//! The meaning of a filter, in text: the tree as it is read, the program with the meaning of each test, and notes on
+//! traps.
 //!
 //! ```text
 //! Filter for EN10MB (Ethernet): tcp dst port 80 or 443
@@ -74,7 +74,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
 /// The filter `text` as it is read, with the qualifiers that it leaves out. Lines end in line feeds.
 ///
 /// # Errors
-/// If the text is no filter.
+/// If the text is not a filter.
 pub fn tree(text: &str) -> Result<String, Error> {
     Ok(tree::render(&parse(text)?, text))
 }

@@ -10,11 +10,11 @@
 //! barrier  := a part whose shape the run has not had before, or that has no final test
 //! ```
 //!
-//! Why that is exact, also for packets that were cut short. The parts of one shape take the same path as long as their
+//! That is exact, also for packets that were cut short. The parts of one shape take the same path as long as their
 //! final tests do not hold, and make the same loads on it. Once the first of them has been answered with no, all
-//! these loads were there, so the others cannot reject the packet, and in which order they are asked does not matter.
-//! So the first part of each shape stays where it stands; a later part waits for the next barrier, which may reject,
-//! and is asked before it together with all that wait.
+//! these loads were there, so the others cannot reject the packet, and the order of their tests does not matter. So
+//! the first part of each shape stays in place; a later part waits for the next barrier, which may reject, and is
+//! asked before it together with all that wait.
 
 use crate::ast::BoolOp;
 use crate::predicate::{FieldTest, Predicate, Predicates};
@@ -29,7 +29,7 @@ const SHAPES_MAX: usize = 16;
 /// Tests of a part at most.
 const TESTS_MAX: usize = 64;
 
-/// The same predicates, with alternatives of one shape asked together.
+/// Groups alternatives of one shape, so that they are tested together.
 pub(crate) fn gather(predicates: &mut Predicates) {
     gather_within(&mut predicates.root);
 }

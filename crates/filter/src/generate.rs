@@ -7,7 +7,7 @@
 //!   b --> Y, N     b --> Y, N     exchanged
 //! ```
 //!
-//! Code is made backwards: each predicate is told the blocks Y and N that go on after it and returns the block that
+//! Code is made backwards: each predicate gets the blocks Y and N that go on after it and returns the block that
 //! starts it. A chain is a loop over its parts from the last to the first, so its length costs no stack.
 
 mod headers;
@@ -25,7 +25,7 @@ pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
     make(predicates, snap_len, false)
 }
 
-/// The same with arithmetic as libpcap's code generator writes it.
+/// Generates code with arithmetic as libpcap's code generator writes it.
 pub(crate) fn generate_as_written(predicates: &Predicates) -> Cfg {
     make(predicates, 1, true)
 }

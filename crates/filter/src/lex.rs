@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         Lexer { text, at: 0 }
     }
 
-    /// The next token and where it stands; [`Token::End`] for ever at the end.
+    /// The next token and its place; [`Token::End`] for ever at the end.
     ///
     /// # Errors
     /// If no token starts here, or a number or an address is malformed.

@@ -22,7 +22,7 @@
 //! - `vxlan and ip` finds the inner packets; libpcap's optimiser loses their offsets.
 //! - No scratch cell is read before it is written: `geneve or ip` means the same on every run.
 //!
-//! A load outside of the captured bytes rejects the packet, whatever stands around it; loads happen from left to right.
+//! A load outside of the captured bytes rejects the packet, whatever surrounds it; loads happen from left to right.
 //! libpcap's optimiser moves some of them, so on truncated packets its own verdicts with and without it differ; ours
 //! are those without it.
 //!

@@ -154,7 +154,7 @@ impl Resolver for SystemNames {
     }
 }
 
-/// The name stands first, aliases from the third word on.
+/// The name comes first, aliases from the third word on.
 fn is_called(words: &[&str], name: &str) -> bool {
     words.first() == Some(&name) || words.iter().skip(2).any(|alias| *alias == name)
 }
@@ -203,7 +203,7 @@ fn well_known_protocol(name: &str) -> Option<u8> {
 /// A fixed set of names: for tests, and for programs that must not ask the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FixedNames {
-    /// Hosts and their addresses; a name may stand several times.
+    /// Hosts and their addresses; a name may occur several times.
     pub hosts: Vec<(String, IpAddr)>,
     /// Networks and their numbers.
     pub networks: Vec<(String, u32)>,

@@ -31,11 +31,11 @@ pub struct Options {
     pub handle: HandleKind,
     /// Whether to simplify the program, and to refuse a filter that rejects every packet. Default: yes.
     pub optimise: bool,
-    /// Whether the whole text is read as if it stood in `scoped(...)`: the shift of `vlan` and its like ends with its
-    /// parenthesis and at `or`, and a VLAN tag in metadata counts as if it stood in the bytes. Default: no, as libpcap.
+    /// Whether the whole text is read as in `scoped(...)`: the shift of `vlan` and its like ends with its parenthesis
+    /// and at `or`, and a VLAN tag in metadata counts as one in the bytes. Default: no, as libpcap.
     pub scoped: bool,
-    /// Whether the whole text is read as if it stood in `extensions(...)`: what IPv6 carries is looked for behind its
-    /// extension headers, and `tcp[...]` and its like look at IPv6 too. Default: no, as libpcap.
+    /// Whether the whole text is read as in `extensions(...)`: the payload of IPv6 is looked for behind its extension
+    /// headers, and `tcp[...]` and its like look at IPv6 too. Default: no, as libpcap.
     pub ipv6_extensions: bool,
     /// The source of names. Default: this system.
     pub resolver: Arc<dyn Resolver + Send + Sync>,

@@ -131,7 +131,7 @@ pub enum NumberExpr {
         index: Box<NumberExpr>,
         /// The origin of the index.
         place: FieldOffset,
-        /// How many bytes.
+        /// Number of bytes.
         width: Width,
     },
     /// `-a`.
@@ -158,8 +158,7 @@ pub struct HeaderChain {
 pub const HEADERS_MAX: usize = 10;
 
 /// The most IPv6 extension headers that `extensions(...)` and `inner(...)` follow. RFC 8200, 4.1, has six kinds that
-/// others may
-/// follow, each once but for destination options, which may stand twice; what is longer is not found.
+/// others may follow, each once but for destination options, which may occur twice; longer chains are not followed.
 pub const EXTENSIONS_MAX: usize = 8;
 
 /// The most GTP-U extension headers that `inner(...)` follows; longer chains are not found. Networks send one, seldom
@@ -206,8 +205,8 @@ impl Predicate {
     /// Adds a part to the right; a chain stays one list, however long it gets.
     #[must_use]
     ///
-    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` reads no byte of the
-    /// packet. Assignments to cells are kept, for the parts that read them.
+    /// Joins two predicates. A constant decides at once, in any position, as in libpcap 1.11: `ip[0] = 1 and false`
+    /// reads no byte of the packet. Assignments to cells are kept, for the parts that read them.
     pub fn joined(self, joint: BoolOp, other: Predicate) -> Predicate {
         // `false and`, `true or`: the constant that decides. The other one leaves the decision to the other side.
         let decisive = joint == BoolOp::Or;
@@ -252,8 +251,7 @@ impl Predicate {
         }
     }
 
-    /// The predicate that is left if a field has this number; `None` stands for a number that it is not compared
-    /// with.
+    /// The predicate that is left if a field has this number; `None` means a number that it is not compared with.
     pub(crate) fn assuming(&self, field: TestedField, number: Option<u32>) -> Predicate {
         match self {
             Predicate::Test(test) if test.is_whole(field) => Predicate::Constant(number == Some(test.value)),

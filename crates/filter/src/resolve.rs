@@ -60,7 +60,7 @@ pub fn lower(ast: &Ast, options: &Options) -> Result<Predicates> {
     lower_observed(ast, options, &mut Probe::default())
 }
 
-/// The same; `probe` leaves parts out and learns what each part asks.
+/// Lowers a tree; `probe` leaves parts out and learns the tests of each part.
 pub(crate) fn lower_observed(ast: &Ast, options: &Options, probe: &mut Probe) -> Result<Predicates> {
     if options.snap_len == 0 {
         return Err(Error::whole("snaplen of 0 rejects all packets"));
@@ -93,7 +93,7 @@ struct Scope<'a> {
     cells_max: u8,
     /// Set when a cell is read, so that only those are computed.
     cell_used: [bool; CELLS as usize],
-    /// The most cells that one relation needs beside the ones above, and where it stands.
+    /// The most cells that one relation needs in addition to those above, and its place.
     arith_cells: (usize, Span),
     /// The cells with the place of the transport header, if the filter asks for that.
     transport: Option<transport::Cells>,
@@ -102,7 +102,7 @@ struct Scope<'a> {
     /// The layers for which these cells hold good before the next part, and after the last one.
     known: Option<u32>,
     flow: Flow,
-    /// Whether an odd number of `not` stands around.
+    /// Whether the part is under an odd number of `not`.
     negated: bool,
     /// The parts that moved the headers to where they are: how many, and the last one.
     shifts: (usize, Option<Span>),

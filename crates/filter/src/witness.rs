@@ -176,7 +176,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A gets a number that was computed; what it was computed from stays.
+    /// Sets A to a computed number; its operands stay.
     fn set_a(&mut self, a: u32) {
         self.settle();
         self.a = a;

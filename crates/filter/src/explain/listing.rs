@@ -1,4 +1,4 @@
-//! A program, line by line as `tcpdump -d` prints it, with its meaning beside it; and its measures.
+//! A program, line by line as `tcpdump -d` prints it, with its meaning; and its measures.
 //!
 //! The meaning of A is followed from loads, which have the names of the fields that the filter asks for, through
 //! masks to tests. An instruction gets no words if paths join before it with different fields in A.
@@ -11,7 +11,7 @@ use tapline_bpf::cfg::Width;
 use tapline_bpf::code::*;
 use tapline_bpf::{Insn, Program, ancillary};
 
-/// Meanings stand in this column.
+/// Column of the meanings.
 const COLUMN: usize = 48;
 
 /// Figures of a program that are known without running it.

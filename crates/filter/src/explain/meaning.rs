@@ -67,7 +67,7 @@ pub(super) fn of_modifier(modifier: Modifier) -> &'static str {
     }
 }
 
-/// The meaning of a part that is no id; empty if its text says it.
+/// The meaning of a part that is not an id; empty if its text says it.
 pub(super) fn of_kind(kind: &ExprKind) -> String {
     let text = match kind {
         ExprKind::Protocol(protocol) => of_protocol(*protocol),

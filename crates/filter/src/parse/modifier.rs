@@ -64,7 +64,7 @@ impl Parser<'_> {
         self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({kind}, ...)"))
     }
 
-    /// The next word is no kind of tunnel. A comma behind it shows that it was meant to be one.
+    /// The next word is not a kind of tunnel. A comma behind it shows that it was meant to be one.
     fn no_kind(&self) -> Result<Option<TunnelSelector>, Error> {
         let mut ahead = self.fork();
         ahead.advance();

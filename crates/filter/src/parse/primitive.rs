@@ -20,7 +20,7 @@ use crate::lex::{Symbol, Token};
 use tapline_syntax::{Error, Span};
 
 impl<'a> Parser<'a> {
-    /// The primitive whose word is next, and where its last token stands.
+    /// The primitive whose word is next, and the place of its last token.
     pub(super) fn primitive(
         &mut self,
         protocol: Option<Protocol>,
@@ -82,7 +82,7 @@ impl<'a> Parser<'a> {
         self.number(hint).map(|(number, end)| (make(number), end))
     }
 
-    /// The number may be left out, and may stand in parentheses.
+    /// Parses a number that may be left out, and may be in parentheses.
     fn with_optional(
         &mut self,
         make: fn(Option<u32>) -> Primitive,

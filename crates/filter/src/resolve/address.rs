@@ -251,7 +251,7 @@ impl Scope<'_> {
     }
 }
 
-/// The most addresses of one family that a name may stand for.
+/// Maximum number of addresses of one family for a name.
 const ADDRESSES_MAX: usize = 100;
 
 fn kind_word(qualifiers: Qualifiers) -> &'static str {

@@ -12,10 +12,10 @@
 //! the tunnel's test holds. The cells are 0 before: a test after `geneve or` on a packet without Geneve looks at the
 //! packet's own start, as libpcap's does since 1.10.7.
 //!
-//! On a live Linux capture the outer VLAN tag may stand in the packet's metadata and not in its bytes. Then `vlan`
-//! tests the metadata first, and the offsets move only on packets that have the tag in their bytes. A test left of
-//! `vlan` reads the bytes, and finds a tagged packet's inner type there, as with libpcap; scoped, it reads the frame
-//! as it was on the wire.
+//! On a live Linux capture the outer VLAN tag may be in the packet's metadata and not in its bytes. Then `vlan` tests
+//! the metadata first, and the offsets move only on packets that have the tag in their bytes. A test left of `vlan`
+//! reads the bytes, and finds a tagged packet's inner type there, as with libpcap; scoped, it reads the frame as it
+//! was on the wire.
 //!
 //! Sources: IEEE 802.1Q-2022, 9.5; RFC 3032, 2.1; RFC 2516, 4; RFC 8926, 3.4; RFC 7348, 5; `linux/filter.h`.
 
@@ -78,7 +78,7 @@ impl Scope<'_> {
         Ok(vlan.or(service).or(self.link_protocol_in_bytes(ethertype::VLAN_STACKED)?))
     }
 
-    /// Whether the packet's tag stands in its metadata.
+    /// Whether the packet's tag is in its metadata.
     pub(super) fn tag_in_metadata(&self) -> Predicate {
         equal(self.at_packet(ancillary::VLAN_TAG_PRESENT), Width::Byte, 1, "VLAN tag in metadata")
     }
@@ -88,7 +88,7 @@ impl Scope<'_> {
         masked(at_tag, Width::Half, id, VLAN_ID_MAX, "VLAN identifier in metadata")
     }
 
-    /// The outermost tag, wherever it is; a cell holds where the type behind it stands in the bytes.
+    /// The outermost tag, wherever it is; a cell holds the position in the bytes of the type behind it.
     fn vlan_on_the_wire(&mut self, id: Option<u32>) -> Result<Predicate> {
         let place = self.new_cell()?;
         let in_metadata = self.tag_in_metadata();

@@ -58,7 +58,7 @@ pub(super) struct Layers {
     pub(super) payload: Offset,
     /// From the payload to the network header, past SNAP where there is one.
     pub(super) network: u32,
-    /// The same for 802.2 without SNAP.
+    /// The offset for 802.2 without SNAP.
     pub(super) network_no_snap: u32,
     /// Within Geneve or VXLAN.
     pub(super) in_tunnel: bool,
@@ -93,7 +93,7 @@ impl Layers {
         }
     }
 
-    /// The packet in a tunnel, whose link header or what stands in its place is at `base`.
+    /// The packet in a tunnel, whose link header or its substitute is at `base`.
     pub(super) fn inside(base: ScratchCell, kind: ScratchCell) -> Layers {
         let at = |constant| Offset { cell: Some(base), constant };
         Layers {
@@ -106,7 +106,7 @@ impl Layers {
         }
     }
 
-    /// The same with a pseudo-header before the link header.
+    /// The layers with a pseudo-header before the link header.
     fn after(mut self, len: u32) -> Layers {
         self.link_header = self.link_header.plus(len);
         self.outer_link_header = self.link_header;

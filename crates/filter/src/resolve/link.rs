@@ -1,4 +1,4 @@
-//! Which protocol a frame carries.
+//! Tests of the protocol that a frame carries.
 //!
 //! ```text
 //! Ethernet   type (above 1500), or length and 802.2: DSAP SSAP control, and with SNAP (aa aa 03) OUI and type
@@ -38,7 +38,7 @@ pub(super) mod nlpid {
 
 const LENGTH_MAX: u32 = ethertype::LENGTH_MAX;
 
-/// Types of Linux cooked captures that are no EtherTypes (`linux/if_ether.h`: ETH_P_802_3, ETH_P_802_2).
+/// Types of Linux cooked captures that are not EtherTypes (`linux/if_ether.h`: ETH_P_802_3, ETH_P_802_2).
 const COOKED_802_3: u32 = 0x0001;
 const COOKED_802_2: u32 = 0x0004;
 
@@ -61,7 +61,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The same of the captured bytes alone, without MPLS.
+    /// The test of the captured bytes alone, without MPLS.
     pub(super) fn link_protocol_in_bytes(&mut self, protocol: u32) -> Result<Predicate> {
         match self.link_type() {
             LinkType::ETHERNET | LinkType::NETANALYZER | LinkType::NETANALYZER_TRANSPARENT => {

@@ -84,7 +84,7 @@ impl Scope<'_> {
             )
     }
 
-    /// The type stands right before the payload; it is found behind no tag, one or two. Holds always.
+    /// Skips tags. The type is right before the payload; it is found behind no tag, one or two. Holds always.
     fn over_tags(&mut self) -> Result<Predicate> {
         let place = self.new_cell()?;
         let kind = match self.layers.kind {
@@ -118,7 +118,7 @@ impl Scope<'_> {
         Ok(begin.and(first.and(second).in_any_case()))
     }
 
-    /// The same for 802.2, where tags stand behind the type in the SNAP header.
+    /// Skips tags of 802.2, where they follow the type in the SNAP header.
     fn over_tags_of_llc(&mut self) -> Result<Predicate> {
         let payload = self.new_cell()?;
         let begin = Predicate::Assign(payload, address(self.at_llc(0)));
@@ -130,7 +130,7 @@ impl Scope<'_> {
         Ok(begin.and(first.and(second).in_any_case()))
     }
 
-    /// Whether the outermost tag may stand in the packet's metadata: then bytes before it are not what was on the wire.
+    /// Whether the outermost tag may be in the packet's metadata: then the bytes before it are not those of the wire.
     pub(super) fn may_have_metadata(&self) -> bool {
         self.options.handle == HandleKind::Live
             && self.link_type() == LinkType::ETHERNET

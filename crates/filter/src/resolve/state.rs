@@ -99,11 +99,11 @@ pub(crate) struct Probe {
 /// One part of a filter, resolved.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// Its place in the text.
+    /// Place in the text.
     pub(crate) span: Span,
     /// With the qualifiers that the text leaves out; empty if the text says it all.
     pub(crate) label: String,
-    /// Its predicate.
+    /// Predicate of the part.
     pub(crate) predicate: Predicate,
     /// Whether its contrary is wanted.
     pub(crate) negated: bool,

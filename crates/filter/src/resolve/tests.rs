@@ -1,4 +1,4 @@
-//! Corner by corner: what a filter accepts, what it rejects, and what it refuses to be.
+//! Corner by corner: the packets that a filter accepts and rejects, and the texts that it refuses.
 
 mod errors;
 mod frames;

@@ -13,7 +13,7 @@
 //!           44        next header at 0, offset and flag at 2; the first fragment goes on 8 bytes further, a later one ends here
 //! ```
 //!
-//! The chain is followed where the text first asks for what it leads to, and again only where the cells may hold
+//! The chain is followed where the text first needs the header at its end, and again only where the cells may hold
 //! something else. A chain that leaves the captured bytes rejects the packet, as any load does.
 //!
 //! Sources: RFC 8200, 4; RFC 4302, 2.2; RFC 6946 (a fragment header that cuts nothing is none).

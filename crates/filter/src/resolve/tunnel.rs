@@ -12,8 +12,8 @@
 //!               extensions: length in words ... next] | IPv4 or IPv6, as its first four bits say
 //! ```
 //!
-//! Two cells tell what was found: where its Ethernet header is, or where one of 14 bytes would be; and its EtherType.
-//! A tunnel's own header is one in a first fragment, over IPv4 or behind IPv6's extension headers.
+//! Two cells hold the result: the position of its Ethernet header, or where one of 14 bytes would be; and its
+//! EtherType. A tunnel's own header is one in a first fragment, over IPv4 or behind IPv6's extension headers.
 //!
 //! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5;
 //! draft-foschiano-erspan-03.
@@ -178,7 +178,7 @@ impl Found {
         header.and(frame.or(self.packet(self.kind_bits(GRE_TYPE))))
     }
 
-    /// The key stands behind the checksum, if there is one.
+    /// Tests the key, which follows the checksum, if there is one.
     fn gre_key(self, key: u32) -> Predicate {
         let has = |flag| is(self.kind_bits(flag), 0).not();
         let at = |offset| equal(self.outer(offset), Width::Word, key, "GRE key");
@@ -260,7 +260,7 @@ impl Found {
         Predicate::all(header.chain([short.or(long), self.packet_by_version()]))
     }
 
-    /// Over the chain of GTP extensions, whose first kind stands in the header's last byte. Holds if it ends.
+    /// Skips the chain of GTP extensions, whose first kind is in the header's last byte. Holds if it ends.
     fn over_gtp_extensions(self) -> Predicate {
         let first = self.set_kind(NumberExpr::load(self.outer(UDP_LEN + 11), Width::Byte));
         let steps = (0..GTP_EXTENSIONS_MAX).map(|_| self.over_gtp_extension());

@@ -60,7 +60,7 @@ fn no_scratch_cell_is_read_before_it_is_written() {
     }
 }
 
-/// `overwritten-scratch`: arithmetic beside a test of a header at a variable place does not disturb it.
+/// `overwritten-scratch`: arithmetic next to a test of a header at a variable place does not disturb it.
 #[test]
 fn arithmetic_does_not_move_headers() {
     let radiotap = [0, 0, 8, 0, 0, 0, 0, 0];
@@ -79,7 +79,7 @@ fn the_text_behind_a_tunnel_looks_inside_of_it() {
     assert!(matches("ip or geneve", ETHERNET, &udp));
 }
 
-/// `tunnels-on-802.11`: a Geneve packet in an 802.11 data frame is found, whatever stands to its left.
+/// `tunnels-on-802.11`: a Geneve packet in an 802.11 data frame is found, whatever is to its left.
 #[test]
 fn geneve_is_found_behind_802_11() {
     let inner = frame(0x0806, &[0; 28]);
@@ -147,7 +147,7 @@ fn authentication(next: u8, words: u8) -> Vec<u8> {
     header
 }
 
-/// `protochain-ah`: chains go on behind an authentication header, wherever in the chain it stands.
+/// `protochain-ah`: chains go on behind an authentication header, in any position of the chain.
 #[test]
 fn protochain_steps_over_authentication_headers() {
     let hop_by_hop = [51, 0, 0, 0, 0, 0, 0, 0];
@@ -395,7 +395,7 @@ fn indexed_protocols_are_asked_of_ipv4_alone() {
     assert!(matches("tcp[0] = 0", JUNIPER_ETHER, &data));
 }
 
-/// `constants-decide`: a part that can never hold on the link type asks nothing, nor does what stands beside it.
+/// `constants-decide`: a part that can never hold on the link type tests nothing, nor does its neighbour.
 #[test]
 fn a_constant_decides_on_cut_packets() {
     let cut = [0x45, 0, 0, 40];
@@ -414,7 +414,8 @@ fn a_constant_decides_on_cut_packets() {
     }
 }
 
-/// A text that is refused on one link type for what it asks of IP is refused where IP is found otherwise, too.
+/// A text that is refused on one link type for its tests of IP is refused on link types that find IP in another way,
+/// too.
 #[test]
 fn contradictions_are_found_on_loopback_too() {
     const NULL: u16 = 0;

@@ -80,7 +80,7 @@ impl Judged<'_> {
         }
     }
 
-    /// The same frame as the kernel shows it, which takes the outer tag out of the bytes.
+    /// Judges the frame as the kernel shows it, which takes the outer tag out of the bytes.
     fn judge_live(&self, frame: &[u8], len: usize, expected: bool, tally: &mut Tally) {
         let tag = match frame.get(12..16) {
             Some(&[a, b, c, d]) if len >= 16 => [[a, b], [c, d]].map(u16::from_be_bytes),

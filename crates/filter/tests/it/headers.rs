@@ -91,7 +91,7 @@ fn carries(headers: &Headers, data: &[u8], tunnel: Tunnel, ether_type: u16) -> b
     })
 }
 
-/// Whether no IPv6 extension header stands before the transport header.
+/// Whether no IPv6 extension header precedes the transport header.
 fn direct(headers: &Headers, data: &[u8]) -> bool {
     let next = |at: usize| data.get(at + 6).copied();
     headers.ip() == Some(IpVersion::V4) || headers.protocol() == headers.l3().and_then(next)
@@ -206,7 +206,7 @@ fn ethernet_frames() {
 /// The bytes before an IPv4 packet, or an IPv6 packet.
 type LinkHeader<'a> = &'a dyn Fn(bool) -> Vec<u8>;
 
-/// The same packets behind other link headers.
+/// The packets behind other link headers.
 #[test]
 fn other_link_headers() {
     let v4 = |kind: [u8; 2], other: [u8; 2]| move |is_v4: bool| if is_v4 { kind } else { other };

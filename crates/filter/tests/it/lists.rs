@@ -79,7 +79,7 @@ fn run(machine: &mut Machine, data: &[u8], wire_len: u32) -> u64 {
     machine.run(Packet { data, meta: &meta }, &Memory::new(0))
 }
 
-/// Judges a list; how many lookups were made of it, `None` if it is no filter.
+/// Judges a list. Returns the number of lookups made from it, `None` if it is not a filter.
 fn judge(text: &str, dlt: i32, random: &mut Random) -> Option<usize> {
     let plain = compile(text, &options(dlt, false)).ok()?;
     let raised = compile(text, &options(dlt, true)).ok()?.unoptimised_values();

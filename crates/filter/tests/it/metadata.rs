@@ -1,12 +1,12 @@
-//! A VLAN tag that the kernel took out of the bytes counts as one that stands in them.
+//! A VLAN tag that the kernel took out of the bytes counts as one in the bytes.
 //!
 //! ```text
 //! frame with a tag --------------------------> program for files --\
 //! the same without, tag in its metadata -----> program for live ----- one verdict
 //! ```
 //!
-//! In libpcap's language this is so for what stands at `vlan` and to its right; what stands to its left asks the
-//! bytes. Scoped, it is so for everything that asks for headers. `docs/filter.md` lists what cannot be so.
+//! In libpcap's language this holds for tests at `vlan` and to its right; tests to its left read the bytes. Scoped,
+//! it holds for every test of headers. `docs/filter.md` lists the exceptions.
 
 use std::sync::Arc;
 
@@ -66,7 +66,7 @@ fn frames() -> Vec<Vec<u8>> {
     exhibits.iter().flat_map(|(_, frame)| stacks.iter().map(|tags| tagged(frame, tags))).collect()
 }
 
-/// Texts of libpcap's language, in which nothing stands left of `vlan` that asks for a type.
+/// Texts of libpcap's language, in which nothing left of `vlan` tests a type.
 const OLD: [&str; 21] = [
     "vlan",
     "vlan 5",

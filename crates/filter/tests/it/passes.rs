@@ -203,7 +203,7 @@ fn ranges_answer_guards() {
     assert_eq!(lines_with(&ir, "need"), 1, "{ir}");
 }
 
-/// A guard for no bytes from a place on still asks that the packet reaches to that place: an effect stands behind it.
+/// A guard for no bytes from a place on still requires that the packet reaches that place: an effect follows it.
 #[test]
 fn guards_for_no_bytes_stay() {
     let text = "R[0] = HASH(PKT.B[0], PKT.B[1], 63); M[0]++; RETURN R[0];";

@@ -1,4 +1,4 @@
-//! The length of programs: ours beside libpcap's, on the texts of the differential corpus.
+//! The length of programs: ours compared with libpcap's, on the texts of the differential corpus.
 //!
 //! `TAPLINE_WIDE_TEXTS=20000` sets how many texts are compiled.
 

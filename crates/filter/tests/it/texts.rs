@@ -286,7 +286,7 @@ fn the_corpus_is_refused_where_libpcap_refuses_it() {
     assert!(same * 2 > refused, "only {same} of {refused} messages begin as libpcap's");
 }
 
-/// The same program for the same text, and with `optimise` never a longer one.
+/// The program for a text is always the same, and with `optimise` never a longer one.
 #[test]
 fn programs_repeat_and_do_not_grow() {
     let mut stream = Expressions::new(33, 1);

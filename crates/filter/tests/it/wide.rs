@@ -285,7 +285,7 @@ fn tests_of_two_values_in_turn_become_two_lookups() {
     assert_eq!((switches, ir.to_string().matches("branch").count()), (2, 0), "{ir}");
 }
 
-/// Whether a port lies in a range, or in the next, or ...: two comparisons each, as the language's `portrange` makes
+/// Whether a port is in a range, or in the next, or ...: two comparisons each, as the language's `portrange` makes
 /// them.
 fn ranges(ranges: &[(u32, u32)]) -> Ir {
     let mut builder = Builder::new();

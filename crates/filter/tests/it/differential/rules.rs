@@ -34,7 +34,7 @@ pub(crate) struct Difference<'a> {
 pub(crate) struct Rule {
     /// For the count at the end of a run.
     pub(crate) name: &'static str,
-    /// Why libpcap 1.10 is not followed there.
+    /// The reason that libpcap 1.10 is not followed there.
     pub(crate) reason: &'static str,
     /// Whether a difference falls under the rule.
     pub(crate) covers: fn(&Difference<'_>) -> bool,
@@ -199,7 +199,7 @@ pub(crate) const NEVER: &str = "expression rejects all packets";
 pub(crate) struct RefusalRule {
     /// For the count at the end of a run.
     pub(crate) name: &'static str,
-    /// Why libpcap 1.10 is not followed there.
+    /// The reason that libpcap 1.10 is not followed there.
     pub(crate) reason: &'static str,
     /// Whether a text falls under the rule.
     pub(crate) covers: fn(&Refusal<'_>) -> bool,

@@ -1,4 +1,4 @@
-//! Whether a tree holds for an Ethernet frame: a walk along the packet, reading what it needs and no more.
+//! Whether a tree holds for an Ethernet frame: a walk along the packet that reads only the needed bytes.
 //!
 //! A read outside of the frame is an error that ends the walk: the frame is rejected, as the language has it.
 
@@ -267,7 +267,7 @@ impl Walker<'_> {
         Ok(usize::from(self.u8(at)? & 0xf) * 4)
     }
 
-    /// The payload behind all headers of IP; `None` if the packet is no IP.
+    /// The payload behind all headers of IP; `None` if the packet is not IP.
     fn transport(&self, view: View) -> Walk<Option<Transport>> {
         let at = view.payload;
         match self.ether_type(view)? {
