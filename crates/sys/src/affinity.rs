@@ -1,4 +1,4 @@
-//! Which processors a thread may run on.
+//! The processors on which a thread may run.
 
 use std::mem::{MaybeUninit, size_of};
 

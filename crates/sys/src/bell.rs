@@ -78,7 +78,7 @@ impl Bell {
     /// Waits until the other end has rung or is gone, or `timeout` is over. Returns whether this end can be read.
     ///
     /// # Errors
-    /// The error of ppoll(2); a signal is no error.
+    /// The error of ppoll(2); a signal is not an error.
     pub fn wait(&self, timeout: Duration) -> Result<bool, SyscallError> {
         Ok(self.poll(timeout)? != 0)
     }

@@ -138,7 +138,7 @@ impl BlockRing {
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
 
-    /// The same to write to: a source may put headers before packets that it lends.
+    /// The held block with write access: a source may put headers before packets that it lends.
     pub fn held_mut(&mut self) -> &mut [u8] {
         if !self.is_held {
             return &mut [];

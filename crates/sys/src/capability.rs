@@ -29,7 +29,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// Its name, as setcap(8) knows it.
+    /// Name, as setcap(8) knows it.
     pub fn name(self) -> &'static str {
         match self {
             Capability::DacOverride => "CAP_DAC_OVERRIDE",

@@ -6,14 +6,14 @@ use crate::error::check;
 /// The kernel's estimate of its clock's error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockState {
-    /// Whether a program (NTP, PTP) disciplines it. Some programs that set the clock do not tell the kernel.
+    /// Whether a program (NTP, PTP) disciplines it. Some programs that set the clock do not inform the kernel.
     pub is_synchronised: bool,
     /// The largest error that the program admits, in microseconds; the kernel adds 500 parts per million of the time
     /// since.
     pub error_max_us: u64,
     /// The error that it expects, in microseconds.
     pub error_estimate_us: u64,
-    /// Seconds that TAI is ahead of UTC; 0 if the kernel was not told.
+    /// Seconds that TAI is ahead of UTC; 0 if the kernel does not know.
     pub tai_offset: i32,
 }
 

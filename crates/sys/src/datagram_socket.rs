@@ -23,11 +23,11 @@ const RETURN_K: u16 = 0x06;
 /// A datagram that was received.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivedDatagram {
-    /// Its octets in its slot, behind the headroom.
+    /// Octets of the datagram in its slot, behind the headroom.
     pub len: usize,
     /// Whether it was longer than its slot: the rest is lost.
     pub is_cut: bool,
-    /// Its sender.
+    /// Sender of the datagram.
     pub from: SocketAddr,
 }
 
@@ -74,7 +74,7 @@ impl DatagramSocket {
     }
 
     /// Asks for room for this many bytes of datagrams that wait, and gives what there is now. Without `CAP_NET_ADMIN`
-    /// no more than `net.core.rmem_max` is had, which is no error.
+    /// it gets no more than `net.core.rmem_max`, which is not an error.
     ///
     /// # Errors
     /// The error of setsockopt(2) or getsockopt(2).

@@ -22,7 +22,7 @@ pub struct DiskSpace {
     pub free: u64,
 }
 
-/// Of the file system that this path is on.
+/// Space of the file system that this path is on.
 ///
 /// # Errors
 /// The error of statvfs(3); `ENOENT` for a path with a zero byte.
@@ -87,7 +87,7 @@ pub fn open_folder(path: &Path) -> io::Result<File> {
 }
 
 /// Opens a file, pipe or device without waiting for the other end of a pipe. Symbolic links are followed. The caller
-/// looks at the open file to learn what it is: its path may lead elsewhere by then.
+/// checks the kind of the open file: its path may lead elsewhere by then.
 ///
 /// # Errors
 /// Those of open(2): `ENXIO` for a pipe that has no reader and is opened to be written to.
@@ -160,7 +160,7 @@ pub fn make_pipe(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct PieceFile {
     file: File,
-    /// The same file without the page cache; `None` where that was not asked for or the file system cannot.
+    /// The file without the page cache; `None` if that was not requested or the file system cannot do it.
     direct: Option<File>,
 }
 

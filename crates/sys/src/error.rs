@@ -39,7 +39,7 @@ pub(crate) fn check(call: &'static str, result: libc::c_int) -> Result<libc::c_i
     if result == -1 { Err(SyscallError::last(call)) } else { Ok(result) }
 }
 
-/// Likewise, for calls that return a length.
+/// As `check`, for calls that return a length.
 pub(crate) fn check_len(call: &'static str, result: isize) -> Result<usize, SyscallError> {
     usize::try_from(result).map_err(|_| SyscallError::last(call))
 }

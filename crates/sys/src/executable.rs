@@ -78,7 +78,7 @@ fn synchronise(_: *const u8, _: usize) -> Result<(), SyscallError> {
 }
 
 /// On Arm, instruction caches do not follow stores: Arm ARM (DDI 0487), B2.7.4.2: clean data to the point of
-/// unification, drop the instructions, and have every processor that may run this process fetch anew.
+/// unification, drop the instructions, and make every processor that may run this process fetch again.
 #[cfg(target_arch = "aarch64")]
 fn synchronise(start: *const u8, len: usize) -> Result<(), SyscallError> {
     /// No processor has shorter lines; to touch one twice does no harm.

@@ -18,11 +18,11 @@
 //! ring, bypass              1877 ns       2170 ns
 //! ```
 //!
-//! So neither buys speed here (nor did they in later rounds, beside AF_XDP and live frames: docs/sending.md), and each
-//! has its price. The ring's slots have one size, and frames must be copied into them first; here they go from where
-//! they were captured. With the bypass no capture on the sending interface sees what is sent (2,000 of 4,000 frames,
-//! those without it, were seen by tcpdump), a full queue drops where it would make us wait, and the kernel does not cut
-//! what is left to be segmented.
+//! So neither buys speed here (nor did they in later rounds, compared with AF_XDP and live frames: docs/sending.md),
+//! and each has its price. The ring's slots have one size, and frames must be copied into them first; here they go
+//! from where they were captured. With the bypass no capture on the sending interface sees the frames (2,000 of 4,000
+//! frames, those without it, were seen by tcpdump), a full queue drops where it would make us wait, and the kernel
+//! does not cut what is left to be segmented.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -83,7 +83,7 @@ impl FrameSocket {
         option::set(self.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, CALL, &c_int::from(enable))
     }
 
-    /// From now on a `struct virtio_net_hdr` (10 bytes, host byte order) stands before each frame, by which the kernel
+    /// From now on a `struct virtio_net_hdr` (10 bytes, host byte order) precedes each frame, by which the kernel
     /// segments it.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl FrameSocket {
     }
 
     /// Asks for room for this many bytes of frames on their way, and gives what there is now. Without `CAP_NET_ADMIN`
-    /// no more than `net.core.wmem_max` is had, which is no error.
+    /// it gets no more than `net.core.wmem_max`, which is not an error.
     ///
     /// # Errors
     /// The error of setsockopt(2) or getsockopt(2).
@@ -111,9 +111,9 @@ impl FrameSocket {
     /// [`FRAMES_PER_CALL`] are looked at. Returns how many it took.
     ///
     /// # Errors
-    /// Why the *first* frame was refused: `ENOBUFS` or `EAGAIN` when a queue is full, `EMSGSIZE` for a frame longer
-    /// than the interface sends, `ENETDOWN`, `ENXIO`, `EINVAL` for what is no frame. Of a later one this call does not
-    /// tell: the next, which begins with it, does.
+    /// The reason that the *first* frame was refused: `ENOBUFS` or `EAGAIN` when a queue is full, `EMSGSIZE` for a
+    /// frame longer than the interface sends, `ENETDOWN`, `ENXIO`, `EINVAL` for bytes that are not a frame. This call
+    /// does not report a later one: the next call, which begins with it, does.
     pub fn send<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::SyscallError;
 
-/// Why a wait ended.
+/// The reason that a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexWaitEnd {
     /// By [`wake`], or by a signal, or for no reason.

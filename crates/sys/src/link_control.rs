@@ -40,9 +40,9 @@ const GET_LINK_SETTINGS: u32 = 0x4c;
 /// The driver of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DriverInfo {
-    /// Its name, such as `igc`.
+    /// Name of the driver, such as `igc`.
     pub driver: String,
-    /// Its version.
+    /// Version of the driver.
     pub version: String,
     /// The firmware's version; empty if there is none.
     pub firmware: String,
@@ -94,7 +94,7 @@ impl LinkControl {
     /// The driver.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if it has none to tell of; `ENODEV` if there is no such interface.
+    /// `EOPNOTSUPP` if it has none to report; `ENODEV` if there is no such interface.
     pub fn driver(&mut self, name: &str) -> Result<DriverInfo, SyscallError> {
         // struct ethtool_drvinfo: five names of 32 bytes after the command; the last is not asked for here.
         let answer = self.ask(name, "ioctl(ETHTOOL_GDRVINFO)", &[GET_DRIVER])?;
@@ -105,7 +105,7 @@ impl LinkControl {
     /// The link's speed in bits per second; `None` while it is unknown (no carrier, or a virtual interface).
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface. Minimum kernel: 4.6.
+    /// `EOPNOTSUPP` if the driver does not report it; `ENODEV` if there is no such interface. Minimum kernel: 4.6.
     pub fn speed(&mut self, name: &str) -> Result<Option<u64>, SyscallError> {
         const CALL: &str = "ioctl(ETHTOOL_GLINKSETTINGS)";
         const WORDS_AT: usize = 15;
@@ -122,7 +122,7 @@ impl LinkControl {
     /// Queues that receive packets: those for both directions and those for one.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
+    /// `EOPNOTSUPP` if the driver does not report them; `ENODEV` if there is no such interface.
     pub fn receive_queues(&mut self, name: &str) -> Result<u32, SyscallError> {
         Ok(self.channels(name)?.receive_queues())
     }
@@ -151,7 +151,7 @@ impl LinkControl {
     /// The interface's offloads by name, and whether each is on.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the kernel does not tell; `ENODEV` if there is no such interface.
+    /// `EOPNOTSUPP` if the kernel does not report them; `ENODEV` if there is no such interface.
     pub fn features(&mut self, name: &str) -> Result<Vec<Offload>, SyscallError> {
         let names = self.strings(name, SET_FEATURES)?;
         let blocks = names.len().div_ceil(32) as u32;
@@ -169,7 +169,7 @@ impl LinkControl {
     /// The clocks that can stamp packets.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
+    /// `EOPNOTSUPP` if the driver does not report it; `ENODEV` if there is no such interface.
     pub fn timestamping(&mut self, name: &str) -> Result<Timestamping, SyscallError> {
         let answer = self.ask(name, "ioctl(ETHTOOL_GET_TS_INFO)", &[GET_TIMESTAMPING])?;
         Ok(Timestamping {

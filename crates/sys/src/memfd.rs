@@ -25,9 +25,9 @@ const MFD_NOEXEC_SEAL: libc::c_uint = 0x8;
 pub struct Seals(i32);
 
 impl Seals {
-    /// Its size stays, and so do the seals: `F_SEAL_SHRINK`, `F_SEAL_GROW`, `F_SEAL_SEAL`.
+    /// The size stays, and so do the seals: `F_SEAL_SHRINK`, `F_SEAL_GROW`, `F_SEAL_SEAL`.
     pub const SIZE: Seals = Seals(libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
-    /// Likewise, and writing is possible through mappings that exist only: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
+    /// As [`SIZE`](Self::SIZE), and only existing mappings can write: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
     pub const READ_ONLY: Seals = Seals(Seals::SIZE.0 | libc::F_SEAL_FUTURE_WRITE);
 
     /// Whether all of `others` are among these.
@@ -83,7 +83,7 @@ impl Memfd {
             .map(|_| ())
     }
 
-    /// Its seals.
+    /// Seals of the file.
     ///
     /// # Errors
     /// As [`Seals::of`].
@@ -91,7 +91,7 @@ impl Memfd {
         Seals::of(self.file.as_fd())
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     ///
     /// # Errors
     /// The error of fstat(2).
@@ -107,7 +107,7 @@ impl Memfd {
         SharedWords::map(&self.file, self.words()?)
     }
 
-    /// Likewise, with all its pages there from the start.
+    /// Maps the file with all its pages present from the start.
     ///
     /// # Errors
     /// As [`SharedWords::map_populated`].
@@ -171,8 +171,8 @@ impl Memfd {
             .or_else(|| self.reopened_breach(len))
     }
 
-    /// A descriptor that can only be read is no protection, because it can be opened anew; so the seal must hold there
-    /// too.
+    /// A descriptor that can only be read does not protect, because it can be opened again; so the seal must hold
+    /// there too.
     fn reopened_breach(&self, len: usize) -> Option<&'static str> {
         const UNTRIED: &str = "opening it anew and mapping it for writing could not be tried";
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());

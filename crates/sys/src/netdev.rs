@@ -22,7 +22,7 @@ const GENERIC: Protocol = Protocol {
 };
 
 const HEADER_LEN: usize = 4;
-/// The family of families, its question, and what stands in it.
+/// The family of families, its question, and its attributes.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;

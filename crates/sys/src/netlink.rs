@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use crate::SyscallError;
 use crate::error::{check, check_len};
 
-/// Dumps are told to start again when things change meanwhile; after this many tries the last one has to do.
+/// Dumps must start again when things change meanwhile; after this many tries the last one is used.
 const DUMP_TRIES_MAX: usize = 8;
 
 /// The kernel never makes larger datagrams (`netlink_recvmsg` allows 32 KiB for dumps).

@@ -28,7 +28,7 @@ impl NetNs {
     /// The namespace of this name (as `ip netns` has it), of the process with this number, or at this path.
     ///
     /// # Errors
-    /// The error of open(2) of the path that the name stands for.
+    /// The error of open(2) for the path of the name.
     pub fn open(name: &str) -> io::Result<NetNs> {
         Ok(NetNs { file: File::open(path_of(name))? })
     }
@@ -65,7 +65,7 @@ impl NetNs {
         fs::remove_file(&path).map_err(|source| SyscallError { call: "unlink(/run/netns/NAME)", source })
     }
 
-    /// The number by which the kernel tells namespaces apart, until the next start of the system.
+    /// The number by which the kernel distinguishes namespaces, until the next start of the system.
     ///
     /// # Errors
     /// The error of fstat(2).

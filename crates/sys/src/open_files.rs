@@ -1,4 +1,4 @@
-//! Files that this process has open, as `/proc/self` tells of them, and room for more.
+//! Files that this process has open, from `/proc/self`, and room for more.
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

@@ -157,7 +157,7 @@ struct Place {
     directory: OwnedFd,
     /// The prefix that every name must have.
     prefix: Vec<u8>,
-    /// Of new files, before the umask is taken off.
+    /// Mode of new files, before the umask is taken off.
     mode: u32,
     owner: Option<FileOwner>,
 }
@@ -275,7 +275,7 @@ fn lock(file: &File) -> io::Result<()> {
     }
 }
 
-/// Opens a file that exists, if it is the owner's, and takes away what it holds.
+/// Opens a file that exists, if it is the owner's, and truncates it.
 fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     check_owner(place, name)?;
     // Not to wait for the reader of a pipe that has taken the file's place.
@@ -360,7 +360,7 @@ fn socket_pair() -> Result<(OwnedFd, OwnedFd), SyscallError> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// One message with `bytes`, and a descriptor beside it if there is one.
+/// Sends one message with `bytes`, and a descriptor if there is one.
 fn send(socket: &OwnedFd, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

@@ -92,8 +92,8 @@ pub fn lock(file: &File) -> bool {
     false
 }
 
-/// Makes or opens a file that stands for a lock, for its user alone (mode 0600), and takes the lock as
-/// [`create_locked`] does. `None` if another program holds it.
+/// Makes or opens a lock file, for its user alone (mode 0600), and takes the lock as [`create_locked`] does. `None`
+/// if another program holds it.
 ///
 /// # Errors
 /// The error of open(2); that the file is a link or not a regular one.
@@ -192,7 +192,7 @@ fn check_owner(about: &Metadata) -> io::Result<()> {
     ))
 }
 
-/// Whether a path lies below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened,
+/// Whether a path is below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened,
 /// not made.
 pub fn is_made_by_system(path: &Path) -> bool {
     let folder = sandbox::folder_of(path).and_then(|folder| fs::canonicalize(folder).ok());

@@ -30,11 +30,11 @@ const FANOUT: u16 = 4;
 /// A packet socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketSocketDetail {
-    /// Its inode, as in [`proc_packet`](crate::proc_packet).
+    /// Inode of the socket, as in [`proc_packet`](crate::proc_packet).
     pub inode: u64,
     /// Bytes of its receive ring, if it has one.
     pub ring_len: Option<u64>,
-    /// Its fanout group: the group's number, and `PACKET_FANOUT_*` (0 hash, 1 round robin, 2 CPU, 3 rollover, 5 queue).
+    /// Fanout group: the group's number, and `PACKET_FANOUT_*` (0 hash, 1 round robin, 2 CPU, 3 rollover, 5 queue).
     pub fanout: Option<(u16, u8)>,
 }
 

@@ -69,7 +69,7 @@ pub struct RingStatistics {
     pub packets: u32,
     /// Packets for which the ring had no room.
     pub drops: u32,
-    /// Times that the ring stood still because its next block had not been given back.
+    /// Times that the ring froze because its next block had not been given back.
     pub freezes: u32,
 }
 
@@ -91,9 +91,8 @@ impl PacketSocket {
         PacketSocket::of_kind(libc::SOCK_RAW)
     }
 
-    /// The same for a "cooked" socket: packets start at their network header, and what the link-layer header said
-    /// stands in the `sockaddr_ll` beside each. For link types that have no common header, and for all interfaces at
-    /// once.
+    /// Opens a "cooked" socket: packets start at their network header, and the fields of the link-layer header are in
+    /// the `sockaddr_ll` of each. For link types that have no common header, and for all interfaces at once.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -188,7 +187,7 @@ impl PacketSocket {
     /// 60-byte packets from a veth.
     ///
     /// # Errors
-    /// `ENOMEM` if there is not enough memory; `EINVAL` for a block length that is no multiple of the page size.
+    /// `ENOMEM` if there is not enough memory; `EINVAL` for a block length that is not a multiple of the page size.
     pub fn map_ring(&self, geometry: &RingGeometry, receive_hash: bool) -> Result<BlockRing, SyscallError> {
         let request = libc::tpacket_req3 {
             tp_block_size: geometry.block_len,
@@ -264,13 +263,13 @@ impl PacketSocket {
     /// Starts to capture all protocols on this interface, or on another one than before.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface; `EINVAL` in a fanout group. An interface that is down is no error here:
-    /// [`take_error`](Self::take_error) then tells `ENETDOWN`, and packets flow once it is up.
+    /// `ENODEV` if there is no such interface; `EINVAL` in a fanout group. An interface that is down is not an error
+    /// here: [`take_error`](Self::take_error) then returns `ENETDOWN`, and packets flow once it is up.
     pub fn bind(&self, if_index: u32) -> Result<(), SyscallError> {
         self.bind_to(if_index, libc::ETH_P_ALL as u16)
     }
 
-    /// The same for one protocol, an EtherType as `linux/if_ether.h` has it (`ETH_P_ALL` is 3), and with 0 for all
+    /// Binds to one protocol, an EtherType as `linux/if_ether.h` has it (`ETH_P_ALL` is 3), and with 0 to all
     /// interfaces at once.
     ///
     /// # Errors

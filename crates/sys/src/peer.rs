@@ -13,11 +13,11 @@ use crate::{SyscallError, option};
 /// A process at the other end, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its number; 0 if it is not to be seen from our namespace.
+    /// Process identifier; 0 if it is not visible in our namespace.
     pub pid: u32,
-    /// Its effective user.
+    /// Effective user.
     pub uid: u32,
-    /// Its effective group.
+    /// Effective group.
     pub gid: u32,
 }
 

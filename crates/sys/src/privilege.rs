@@ -24,17 +24,17 @@ const GROUPS_MAX: usize = 65_536;
 /// Room for one line of the user database; larger ones are not found.
 const RECORD_LEN_MAX: usize = 1 << 20;
 
-/// The group that stands for none: the kernel's default of `/proc/sys/kernel/overflowgid`.
+/// The group that means none: the kernel's default of `/proc/sys/kernel/overflowgid`.
 const OVERFLOW_GID: u32 = 65_534;
 
 /// A user to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name; empty if it has none.
+    /// Name of the user; empty if it has none.
     pub name: String,
-    /// Its number.
+    /// Number of the user.
     pub uid: u32,
-    /// Its first group.
+    /// First group of the user.
     pub gid: u32,
     /// All of its groups.
     pub groups: Vec<u32>,
@@ -156,7 +156,7 @@ fn become_user(identity: &Identity) -> Result<(), SyscallError> {
     check("setresuid", unsafe { libc::setresuid(uid, uid, uid) }).map(|_| ())
 }
 
-/// Looks at what was reached, so that a call that did less than it said is no silent loss.
+/// Checks the resulting rights, so that a call that did less than it reported does not pass silently.
 fn verify(identity: Option<&Identity>) -> Result<(), SyscallError> {
     // SAFETY: geteuid(2) and getegid(2) cannot fail and have no conditions.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -27,13 +27,13 @@ pub struct PacketSocketEntry {
 /// A process that holds a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SocketHolder {
-    /// Its number.
+    /// Process identifier.
     pub pid: u32,
-    /// Its name, up to 15 bytes.
+    /// Name of the process, up to 15 bytes.
     pub name: String,
 }
 
-/// The packet sockets of the calling thread's network namespace; empty if the kernel does not tell.
+/// The packet sockets of the calling thread's network namespace; empty if the kernel does not list them.
 pub fn sockets() -> Vec<PacketSocketEntry> {
     let table = fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
     table.lines().skip(1).filter_map(parse_line).collect()

@@ -21,8 +21,8 @@ const MEMORY_SHARE: u64 = 4;
 /// Most bytes of all rings together.
 const SUM_LEN_MAX: u64 = 2048 * MIB;
 
-/// Length of a ring in bytes for a link of `speed` bits per second that `workers` share, beside `rings` rings in all,
-/// on a machine with `memory` bytes.
+/// Length of a ring in bytes for a link of `speed` bits per second that `workers` share, if there are `rings` rings
+/// in all, on a machine with `memory` bytes.
 pub fn default_ring_len(speed: Option<u64>, workers: u64, rings: u64, memory: u64) -> u64 {
     let burst = speed.unwrap_or(0) / 8 / 1000 * PAUSE_MS / workers.max(1);
     let share = (memory / MEMORY_SHARE).min(SUM_LEN_MAX) / rings.max(1);

@@ -36,22 +36,22 @@ const ROUTE_HEADER_LEN: usize = 12;
 /// A network interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Its number, never used twice while the network namespace lives.
+    /// Number of the interface, never used twice while the network namespace lives.
     pub index: u32,
-    /// Its name, such as `eth0`.
+    /// Name of the interface, such as `eth0`.
     pub name: String,
-    /// Its hardware type: `ARPHRD_*` of linux/if_arp.h.
+    /// Hardware type: `ARPHRD_*` of linux/if_arp.h.
     pub hardware_type: u16,
     /// `IFF_*` of netdevice(7), among them `IFF_UP`, `IFF_RUNNING`, `IFF_LOOPBACK`.
     pub flags: u32,
     /// The largest packet it sends, without the link-layer header, in bytes.
     pub mtu: u32,
-    /// Its link-layer address; empty if it has none.
+    /// Link-layer address; empty if it has none.
     pub hardware_address: Vec<u8>,
     /// The kind of its driver: `veth`, `bridge`, `bond`; empty for hardware.
     pub kind: String,
-    /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if
-    /// it has none, or that is in another one.
+    /// The other end of a veth, or the interface below a VLAN device, by its number in the same network namespace;
+    /// `None` if it has none, or that is in another one.
     pub peer: Option<u32>,
     /// The queueing discipline that packets pass on their way out, such as `noqueue` or `fq_codel`.
     pub discipline: String,
@@ -65,7 +65,7 @@ pub struct Link {
     pub xdp: Option<XdpProgram>,
     /// Queues that it was made with to receive from; drivers may use fewer.
     pub rx_queues: u32,
-    /// Its counters, where the kernel sent them.
+    /// Counters, if the kernel sent them.
     pub statistics: Option<LinkStatistics>,
 }
 
@@ -89,7 +89,7 @@ impl Link {
 /// An XDP program on an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// Its number (`bpftool prog show id N`); 0 if there are several.
+    /// Number of the program (`bpftool prog show id N`); 0 if there are several.
     pub id: u32,
     /// `XDP_ATTACHED_*` of linux/if_link.h: 1 in the driver, 2 generic (after the packet's memory was made), 3 in the
     /// adapter, 4 several.
@@ -109,12 +109,12 @@ pub struct LinkStatistics {
     pub tx_bytes: u64,
     /// Bad packets, of all kinds.
     pub rx_errors: u64,
-    /// Dropped after reception. Besides lack of room also frames of protocols that have no receiver on this host, which
-    /// a capture did see.
+    /// Frames dropped after reception: for lack of room, and those of protocols without a receiver on this host,
+    /// which a capture did see.
     pub rx_dropped: u64,
     /// Dropped before transmission.
     pub tx_dropped: u64,
-    /// Of a wrong length.
+    /// Frames of a wrong length.
     pub rx_length_errors: u64,
     /// Did not fit the receive buffers.
     pub rx_over_errors: u64,
@@ -146,9 +146,9 @@ pub enum LinkChange {
     Present(Box<Link>),
     /// The interface is gone.
     Gone {
-        /// Its number.
+        /// Number of the interface.
         index: u32,
-        /// Its name.
+        /// Name of the interface.
         name: String,
     },
     /// Changes came faster than they were read and some are lost: ask for all links.

@@ -28,7 +28,7 @@ const LANDLOCK: ABI = ABI::V6;
 /// Folders that every command reads: names of services, users, groups; facts about this process and about interfaces;
 /// modules of the C library that look users up.
 const READ: [&str; 7] = ["/etc", "/proc", "/sys", "/lib", "/lib64", "/usr", "/run"];
-/// Families of sockets that may be made: to look users up, to tell systemd, to ask for interfaces.
+/// Allowed families of sockets: to look users up, to notify systemd, to ask for interfaces.
 const FAMILIES: [i32; 2] = [libc::AF_UNIX, libc::AF_NETLINK];
 /// Further families of commands that send records to collectors, or ask for names.
 const FAMILIES_OF_IP: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
@@ -46,7 +46,7 @@ const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
 /// Parts of the confinement that this kernel lacks, in words; empty if none.
 pub type MissingConfinement = Vec<String>;
 
-/// Files and sockets that stay allowed besides those of every command.
+/// Files and sockets that stay allowed in addition to those of every command.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedAccess {
     /// Files and folders that may be read; of folders, all that is in them.
@@ -91,7 +91,7 @@ pub fn confine(needs: &AllowedAccess) -> MissingConfinement {
     lacks
 }
 
-/// Leaves this thread, which has no others beside it, files in one folder, the sockets that are open, and memory.
+/// Confines this thread, which is the only one, to files in one folder, the sockets that are open, and memory.
 pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> MissingConfinement {
     let mut lacks = MissingConfinement::new();
     let landlock = || -> Result<RulesetStatus, RulesetError> {
@@ -190,8 +190,8 @@ fn apply(
     seccompiler::apply_filter(&program)
 }
 
-/// Calls that serving and capturing take, and the C library, and threads that end in a panic; `socket`, `clone` and
-/// `ioctl` are told apart by their arguments.
+/// Calls that serving and capturing need, and the C library, and threads that end in a panic; `socket`, `clone` and
+/// `ioctl` are checked by their arguments.
 #[rustfmt::skip]
 const CALLS: &[c_long] = &[
     // Files and descriptors.
@@ -222,7 +222,7 @@ const CALLS: &[c_long] = &[
     #[cfg(target_arch = "x86_64")] libc::SYS_dup2, #[cfg(target_arch = "x86_64")] libc::SYS_pipe, #[cfg(target_arch = "x86_64")] libc::SYS_time,
 ];
 
-/// Calls that files which are made take besides: names, folders, and that all is on the disk.
+/// Further calls for commands that make files: names, folders, and syncing to disk.
 #[rustfmt::skip]
 const CALLS_OF_MAKERS: &[c_long] = &[
     libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_linkat, libc::SYS_mkdirat, libc::SYS_renameat2, libc::SYS_statfs,

@@ -76,7 +76,7 @@ impl SharedWords {
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// Likewise, with all its pages there from the start: the first write to each would take the kernel some
+    /// Maps the file with all its pages present from the start: the first write to each would take the kernel some
     /// microseconds, on the hot path. If memory is short, the missing pages come with the first write to them.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl SharedWords {
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
-    /// The same words, to be read.
+    /// The words for reading only.
     pub fn to_read(&self) -> ReadWords {
         ReadWords { memory: Arc::clone(&self.memory) }
     }

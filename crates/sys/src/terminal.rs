@@ -15,7 +15,7 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Of the terminal behind this descriptor; `None` if it is no terminal, or does not know.
+    /// Size of the terminal behind this descriptor; `None` if it is not a terminal, or does not report its size.
     pub fn of(fd: BorrowedFd<'_>) -> Option<TerminalSize> {
         // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one.
         let size = unsafe {
@@ -35,10 +35,10 @@ pub struct KeyInput {
 }
 
 impl KeyInput {
-    /// Of the terminal behind this descriptor.
+    /// Takes key input from the terminal behind this descriptor.
     ///
     /// # Errors
-    /// The error of tcgetattr(3), dup(2) or tcsetattr(3), such as that it is no terminal.
+    /// The error of tcgetattr(3), dup(2) or tcsetattr(3), such as that it is not a terminal.
     pub fn new(fd: BorrowedFd<'_>) -> Result<KeyInput, SyscallError> {
         let fd = fd.try_clone_to_owned().map_err(|source| SyscallError { call: "fcntl(F_DUPFD)", source })?;
         let raw = fd.as_raw_fd();

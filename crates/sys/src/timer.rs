@@ -20,8 +20,8 @@ pub fn sleep_until(monotonic: u64) {
     unsafe { libc::clock_nanosleep(clock, flags, &time, std::ptr::null_mut()) };
 }
 
-/// Sets how much later than asked the kernel may wake the calling thread, to save wake-ups; 50 microseconds unless told
-/// otherwise. At least a nanosecond.
+/// Sets the delay by which the kernel may wake the calling thread late, to save wake-ups; the default is 50
+/// microseconds. At least a nanosecond.
 ///
 /// # Errors
 /// The error of prctl(2).

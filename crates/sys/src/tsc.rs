@@ -52,7 +52,7 @@ pub fn is_invariant() -> bool {
 /// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may
 /// be wrong: compare it with what is measured.
 ///
-/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is
+/// The processor's base frequency (leaf 16H) is not used: it is rounded to a megahertz, and measuring for 10 ms is
 /// better.
 #[cfg(target_arch = "x86_64")]
 pub fn reported_frequency() -> Option<(u64, &'static str)> {

@@ -17,7 +17,8 @@ use crate::{SyscallError, output_file};
 /// A file on the file system of a directory, without a name, for writing.
 ///
 /// # Errors
-/// The error of open(2). [`is_unsupported`] tells those of a file system that has no such files: NFS and FAT have none.
+/// The error of open(2). [`is_unsupported`] recognises those of a file system that has no such files: NFS and FAT
+/// have none.
 pub fn create(directory: &Path) -> Result<File, SyscallError> {
     let opened =
         File::options().write(true).mode(output_file::mode()).custom_flags(libc::O_TMPFILE).open(directory);

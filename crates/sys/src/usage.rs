@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Processor time of one thread or process. Kernels that account by the timer tick tell it in steps of a few
-/// milliseconds; what is shorter is measured with [`thread_time`].
+/// Processor time of one thread or process. Kernels that account by the timer tick report it in steps of a few
+/// milliseconds; [`thread_time`] measures shorter times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user space.
@@ -13,17 +13,17 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// Of the calling thread.
+    /// Processor time of the calling thread.
     pub fn of_thread() -> CpuTime {
         read(libc::RUSAGE_THREAD)
     }
 
-    /// Of all threads of this process, with those that have ended.
+    /// Processor time of all threads of this process, with those that have ended.
     pub fn of_process() -> CpuTime {
         read(libc::RUSAGE_SELF)
     }
 
-    /// Of all processes that this one started and has waited for, and those that they had waited for.
+    /// Processor time of all processes that this one started and has waited for, and those that they had waited for.
     pub fn of_children() -> CpuTime {
         read(libc::RUSAGE_CHILDREN)
     }
@@ -43,7 +43,7 @@ impl CpuTime {
     }
 }
 
-/// Processor time of the calling thread, exact to about a microsecond; not told apart into user and system.
+/// Processor time of the calling thread, exact to about a microsecond; not divided into user and system.
 pub fn thread_time() -> Duration {
     time_of(libc::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -86,12 +86,12 @@ pub struct SchedulerCounts {
 }
 
 impl SchedulerCounts {
-    /// Of the calling thread.
+    /// Counts of the calling thread.
     pub fn of_thread() -> SchedulerCounts {
         SchedulerCounts::read(libc::RUSAGE_THREAD)
     }
 
-    /// Of all threads of this process.
+    /// Counts of all threads of this process.
     pub fn of_process() -> SchedulerCounts {
         SchedulerCounts::read(libc::RUSAGE_SELF)
     }

@@ -132,7 +132,7 @@ pub(super) struct EnableStats {
     pub(super) kind: u32,
 }
 
-/// `struct bpf_prog_info`, up to `verified_insns`. The kernel fills what it knows; the rest stays zero.
+/// `struct bpf_prog_info`, up to `verified_insns`. The kernel fills the known fields; the rest stays zero.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct ProgInfo {

@@ -80,7 +80,6 @@ fn enumeration(bytes: &[u8], wanted: &str) -> Option<Vec<(String, u32)>> {
     Some(found)
 }
 
-/// A text of the strings.
 fn text_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     let text = strings.get(at as usize..)?;
     Some(&text[..text.iter().position(|&byte| byte == 0)?])

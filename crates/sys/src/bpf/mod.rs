@@ -70,7 +70,7 @@ unsafe fn call<A: Attributes>(
     check(name, result as i32)
 }
 
-/// The same for commands that return a descriptor, which is closed on exec.
+/// As `call`, for commands that return a descriptor, which is closed on exec.
 ///
 /// # Safety
 /// As for [`call`]; the command returns a descriptor.

@@ -19,7 +19,7 @@ const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 /// The licence given to the kernel. No helper that is for GPL programs only is called.
 const LICENCE: &std::ffi::CStr = c"MIT";
 
-/// Of programs that call functions of the kernel's, which it lends to such only.
+/// Licence of programs that call functions of the kernel's, which it lends to such only.
 const LICENCE_OF_CALLERS: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
@@ -51,8 +51,8 @@ pub enum ProgramKind {
     /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum
     /// kernel: 5.18.
     XdpFragments,
-    /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`).
-    /// Minimum kernel: 4.17. Needs `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    /// Runs at a tracepoint of the kernel, with the tracepoint's words (`BPF_PROG_TYPE_RAW_TRACEPOINT`). Minimum
+    /// kernel: 4.17. Needs `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
     RawTracepoint,
 }
 
@@ -89,14 +89,14 @@ impl ProgramKind {
     }
 }
 
-/// Why a program was not loaded.
+/// The reason that a program was not loaded.
 #[derive(Debug)]
 pub struct LoadError {
     /// The kernel's answer.
     pub call: SyscallError,
     /// The kind of program.
     pub kind: ProgramKind,
-    /// Capabilities that programs of the kind may need and the thread did not have; only told with `EPERM` and
+    /// Capabilities that programs of the kind may need and the thread did not have; only set with `EPERM` and
     /// `EACCES`.
     pub missing: Vec<Capability>,
     /// The verifier's words, empty if it said nothing: it does not run without the right to load.
@@ -163,15 +163,15 @@ pub struct TestRun {
 /// The kernel's account of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramInfo {
-    /// Its number in the kernel: `bpftool prog show id ...`.
+    /// Number in the kernel: `bpftool prog show id ...`.
     pub id: u32,
     /// The name that it was loaded with.
     pub name: String,
     /// A hash of its instructions.
     pub tag: u64,
-    /// Bytes after the verifier rewrote it, 8 for each instruction; 0 if that may not be told.
+    /// Bytes after the verifier rewrote it, 8 for each instruction; 0 if the kernel does not reveal it.
     pub translated_len: u32,
-    /// Bytes of native code; 0 if it is interpreted, or if that may not be told.
+    /// Bytes of native code; 0 if it is interpreted, or if the kernel does not reveal it.
     pub native_len: u32,
     /// Instructions that the verifier went through; 0 before kernel 5.16.
     pub verified_insns: u32,
@@ -197,12 +197,12 @@ impl LoadedProgram {
         LoadedProgram::load_bound(kind, None, name, insns)
     }
 
-    /// Likewise an XDP program for this interface only, which may ask the driver for metadata of a packet
+    /// Loads an XDP program for this interface only, which may ask the driver for metadata of a packet
     /// (`bpf_xdp_metadata_rx_*`). It can be attached in the driver only. Minimum kernel: 6.3.
     ///
     /// # Errors
-    /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver tells nothing; `EINVAL` on older kernels or without such
-    /// an interface.
+    /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver has no metadata; `EINVAL` on older kernels or without
+    /// such an interface.
     pub fn load_for(
         if_index: u32,
         kind: ProgramKind,
@@ -277,9 +277,9 @@ impl LoadedProgram {
     }
 
     /// Runs an XDP program on `repeat` frames (at least one), with the effect of its return value: `XDP_REDIRECT`
-    /// sends them. Each begins as `frame`, or as the program left the memory that it lies in. Redirected frames are
-    /// handed to the interface after every `batch` frames (1 to 256), and earlier if more than 16 of them wait.
-    /// Minimum kernel: 5.18.
+    /// sends them. Each begins as `frame`, or as the program left its memory. Redirected frames are handed to the
+    /// interface after every `batch` frames (1 to 256), and earlier if more than 16 of them wait. Minimum kernel:
+    /// 5.18.
     ///
     /// # Errors
     /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR`
@@ -303,7 +303,7 @@ impl LoadedProgram {
         Ok(())
     }
 
-    /// The kernel's knowledge of it. Minimum kernel: 4.13; what older kernels do not tell is 0.
+    /// The kernel's knowledge of it. Minimum kernel: 4.13; fields that older kernels do not have are 0.
     ///
     /// # Errors
     /// The error of bpf(2).
@@ -339,7 +339,8 @@ impl LoadedProgram {
         Ok(if hidden { Vec::new() } else { insns })
     }
 
-    /// The machine code that the kernel made of it. Empty if it made none, or may not tell. Minimum kernel: 4.13.
+    /// The machine code that the kernel made of it. Empty if it made none, or does not reveal it. Minimum kernel:
+    /// 4.13.
     ///
     /// # Errors
     /// The error of bpf(2).

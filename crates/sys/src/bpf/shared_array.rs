@@ -1,4 +1,4 @@
-//! An array that programs and we read and write: a map that lies in our memory too.
+//! An array that programs and we read and write: a map that is in our memory too.
 //!
 //! ```text
 //! | entry 0: value, to a multiple of 8 | entry 1 | ...        programs find an entry by its number, we by its place

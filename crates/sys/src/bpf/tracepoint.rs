@@ -1,4 +1,4 @@
-//! A program at a place where the kernel tells of its own work.
+//! A program at a tracepoint of the kernel.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -20,7 +20,7 @@ impl TracepointLink {
     ///
     /// # Errors
     /// `EPERM` without the rights; `ENOENT` if the kernel has no such tracepoint; `EINVAL` if the program reads more
-    /// words than it tells.
+    /// words than the tracepoint has.
     pub fn attach(program: &LoadedProgram, name: &CStr) -> Result<TracepointLink, SyscallError> {
         let mut attributes = TracepointOpen {
             name: name.as_ptr() as u64,

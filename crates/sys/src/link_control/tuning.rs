@@ -33,7 +33,7 @@ const KEY_LEN_MAX: u32 = 1024;
 /// An offload of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offload {
-    /// Its name in the kernel: `rx-gro`.
+    /// Name in the kernel: `rx-gro`.
     pub name: String,
     /// Whether the offload is in effect. One that was asked for can be off, while another one that it needs is off.
     pub is_on: bool,
@@ -84,9 +84,9 @@ pub struct Coalescing {
 pub struct PauseFrames {
     /// Whether both ends negotiate.
     pub is_negotiated: bool,
-    /// Whether we stop sending when told.
+    /// Whether we stop sending on request.
     pub rx: bool,
-    /// Whether we tell others to stop when our ring is full.
+    /// Whether we ask others to stop when our ring is full.
     pub tx: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct ReceiveHash {
     pub table: Vec<u32>,
     /// The key of the hash.
     pub key: Vec<u8>,
-    /// `ETH_RSS_HASH_*`: 1 Toeplitz, 2 xor, 4 CRC32; 0 is not told.
+    /// `ETH_RSS_HASH_*`: 1 Toeplitz, 2 xor, 4 CRC32; 0 is unknown.
     pub function: u8,
     /// `RXH_XFRM_*`: 0 the input is hashed as it is; others make it symmetric first. Minimum kernel: 6.8.
     pub transform: u8,
@@ -142,7 +142,7 @@ impl LinkControl {
     /// Ring sizes.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` if the driver has none to tell of; `ENODEV` if there is no such interface. So for all below.
+    /// `EOPNOTSUPP` if the driver has none to report; `ENODEV` if there is no such interface. So for all below.
     pub fn rings(&mut self, name: &str) -> Result<RingSizes, SyscallError> {
         let answer = self.ask(name, "ioctl(ETHTOOL_GRINGPARAM)", &[GET_RINGS])?;
         Ok(RingSizes { rx_max: answer.word(1), rx: answer.word(5) })
@@ -224,7 +224,7 @@ impl LinkControl {
         Ok(ReceiveHash { table, key, function: answer.byte(16), transform: answer.byte(17) })
     }
 
-    /// Which fields of such packets are hashed: `RXH_*` of linux/ethtool.h, among them 0x10 source and 0x20 destination
+    /// The hashed fields of such packets: `RXH_*` of linux/ethtool.h, among them 0x10 source and 0x20 destination
     /// address, 0x40 and 0x80 the ports.
     ///
     /// # Errors

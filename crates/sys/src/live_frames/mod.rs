@@ -7,8 +7,8 @@
 //! ```
 //!
 //! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. Only
-//! a tracepoint tells which frames of a batch a driver dropped, so the counts come from there: `sent` is the number
-//! that the driver took, told by the kernel for each 16 frames.
+//! a tracepoint reports which frames of a batch a driver dropped, so the counts come from there: `sent` is the number
+//! that the driver took, which the kernel reports for each 16 frames.
 //!
 //! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth
 //! is taken in before it is known what became of the sixteen before it, and would overtake them where some were
@@ -35,8 +35,8 @@ use programs::{DATA_AT, LEN_MIN, Maps, word};
 pub const LIVE_FRAMES_PER_RUN: usize = crate::FRAMES_PER_CALL;
 /// Frames that the kernel hands to a driver at once: `DEV_MAP_BULK_SIZE`.
 const BATCH: u32 = 16;
-/// The kernel's part of a page beside the frame: headroom 256, its own notes about 150, `struct skb_shared_info` 320;
-/// and some for later kernels.
+/// The kernel's part of a page in addition to the frame: headroom 256, its own notes about 150, `struct
+/// skb_shared_info` 320; and some for later kernels.
 const PAGE_RESERVE: usize = 1024;
 /// So often a run is begun again that a signal ended before its first frame.
 const TRIES_MAX: usize = 100;
@@ -45,7 +45,7 @@ const CALL: &str = "ndo_xdp_xmit";
 /// The loopback interface is the first of each namespace.
 const LOOPBACK: u32 = 1;
 
-/// Why frames cannot be sent so.
+/// The reason that frames cannot be sent so.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveFramesError {
@@ -113,8 +113,8 @@ impl LiveFrames {
     /// `frame_max` bytes (at most [`room`](Self::room)).
     ///
     /// # Errors
-    /// Without the rights; on a kernel without live frames; if there is no such interface. Whether the interface can
-    /// send such frames [`ask`](Self::ask) tells.
+    /// Without the rights; on a kernel without live frames; if there is no such interface. [`ask`](Self::ask) finds
+    /// out whether the interface can send such frames.
     pub fn open(if_index: u32, frame_max: u32) -> Result<LiveFrames, LiveFramesError> {
         let frame_max = frame_max.clamp(LEN_MIN, LiveFrames::room());
         // A cache line more than a multiple of a larger power of two would be: so slots spread over the cache.
@@ -175,10 +175,10 @@ impl LiveFrames {
     /// [`LIVE_FRAMES_PER_RUN`] are looked at. Returns how many the driver took.
     ///
     /// # Errors
-    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than
-    /// the interface sends or than there is room for, `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP` if its
-    /// driver takes no such frames (a veth whose other end has neither an XDP program nor GRO on), `EINVAL` for less
-    /// than 14 bytes. Of a later one this call does not tell: the next, which begins with it, does.
+    /// The reason that the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a
+    /// frame longer than the interface sends or than fits, `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP`
+    /// if its driver takes no such frames (a veth whose other end has neither an XDP program nor GRO on), `EINVAL`
+    /// for less than 14 bytes. This call does not report a later one: the next call, which begins with it, does.
     pub fn send<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,

@@ -7,8 +7,8 @@
 //! failed (xdp_redirect_err)   likewise: one could not be redirected, why
 //! ```
 //!
-//! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on
-//! that processor, and what was redirected is handed over before the batch ends.
+//! The tracepoint counts belong to our frames only: between `fill` and the end of its batch no interrupt's work runs
+//! on that processor, and redirected frames are handed over before the batch ends.
 
 use tapline_bpf::ebpf::code::{ADD, AND, DOUBLE, JEQ, JGE, JGT, JLT, JNE, LSH, MOV, OR, SUB, WORD};
 use tapline_bpf::ebpf::{
@@ -21,11 +21,11 @@ pub(super) mod word {
     pub(in super::super) const NEXT: usize = 0;
     /// Number of frames of this run.
     pub(in super::super) const END: usize = 1;
-    /// Frames whose fate was told.
+    /// Frames whose outcome was reported.
     pub(in super::super) const TOLD: usize = 2;
-    /// Of these, refused.
+    /// Reported frames that were refused.
     pub(in super::super) const REFUSED: usize = 3;
-    /// Why, if it was not for want of room: a negative error number.
+    /// The cause, if the queue was not full: a negative error number.
     pub(in super::super) const ERROR: usize = 4;
     /// The processor that we ran on.
     pub(in super::super) const PROCESSOR: usize = 5;
@@ -33,7 +33,7 @@ pub(super) mod word {
     pub(in super::super) const GOES_ON: usize = 6;
     /// Number of batches that the driver was handed.
     pub(in super::super) const BATCHES: usize = 7;
-    /// Of each batch, how many frames it took; and in the upper half how many it had no room for.
+    /// Number of frames that each batch took, and in the upper half the number for which the queue was full.
     pub(in super::super) const HANDED: usize = 8;
     /// Batches that there is room to note, a power of two.
     pub(in super::super) const BATCHES_MAX: usize = 64;
@@ -214,8 +214,8 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     a.finish()
 }
 
-/// The beginning of both that listen: nothing to do unless it is about frames of ours. Words that the kernel tells are
-/// in the context.
+/// The beginning of both listeners: they do nothing unless the event is about frames of ours. The context has the
+/// words of the tracepoint.
 fn listen(a: &mut Assembly, maps: Maps) {
     a.copy(CONTEXT, R1);
     a.look_up(maps.state, None);

@@ -1,6 +1,6 @@
 //! The owner of each chunk.
 //!
-//! One byte for each chunk; the picture of [the module](super) has the transitions. Free chunks stand in a stack, so
+//! One byte for each chunk; the picture of [the module](super) has the transitions. Free chunks are in a stack, so
 //! that the one used last, which the processor still has in its cache, is used next.
 
 /// The number of a chunk, from 0.
@@ -8,7 +8,7 @@
 pub struct ChunkId(pub(super) u32);
 
 impl ChunkId {
-    /// Its number, less than the count of chunks.
+    /// Number of the chunk, less than the count of chunks.
     pub fn number(self) -> u32 {
         self.0
     }

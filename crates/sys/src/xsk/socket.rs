@@ -90,7 +90,7 @@ pub struct BusyPolling {
 /// One chunk's part of a packet that was received. The chunk is held until it is [given back](XdpSocket::give_back).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its chunk.
+    /// Chunk of the frame.
     pub chunk: ChunkId,
     /// The first byte, from the start of the [memory](XdpSocket::memory).
     pub offset: usize,
@@ -136,8 +136,8 @@ impl XdpSocket {
         XdpSocket::open_with_scratch(settings, 0)
     }
 
-    /// The same, with `scratch_len` bytes behind the chunks that are never the kernel's: room to join packets that came
-    /// in several buffers.
+    /// Opens a socket with `scratch_len` bytes behind the chunks that are never the kernel's: room to join packets
+    /// that came in several buffers.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -412,13 +412,13 @@ impl XdpSocket {
         room
     }
 
-    /// Whether the driver waits to be told that the fill ring has something again.
+    /// Whether the driver must be notified that the fill ring has something again.
     #[inline]
     pub fn needs_receive_wakeup(&self) -> bool {
         self.fill.needs_wakeup()
     }
 
-    /// Tells it. With busy polling this call polls the driver.
+    /// Notifies the driver. With busy polling this call polls the driver.
     ///
     /// # Errors
     /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone.
@@ -470,8 +470,8 @@ impl XdpSocket {
         tx.push(libc::xdp_desc { addr, len, options: if is_continued { libc::XDP_PKT_CONTD } else { 0 } })
     }
 
-    /// Lets the kernel see what was put into the TX ring, and calls it if it waits to be called. Says whether it is
-    /// done with what it can do now; if not, call again: where packets are copied one call sends some 32.
+    /// Shows the kernel the new descriptors in the TX ring, and calls it if it waits to be called. Returns whether it
+    /// is done for now; if not, call again: where packets are copied one call sends some 32.
     ///
     /// # Errors
     /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone, `EMSGSIZE` for a frame that it cannot send; what
@@ -516,7 +516,7 @@ impl AsFd for XdpSocket {
     }
 }
 
-/// The frame of a descriptor, if it lies in one chunk, and in one that the kernel had.
+/// The frame of a descriptor, if it is within one chunk, and in one that the kernel had.
 #[inline]
 fn accept(descriptor: &libc::xdp_desc, chunks: &mut Chunks, settings: &XskSettings) -> Option<Frame> {
     let chunk_len = u64::from(settings.chunk_len);
