@@ -22,7 +22,7 @@ pub struct GraphAccount {
     pub delivered: u64,
     /// Packets that sources lent after the run's end or in a pause; no stage was given them.
     pub unexamined: u64,
-    /// Of these, packets of pauses.
+    /// Packets of pauses among these.
     pub paused: u64,
     /// Each stage, sources first.
     pub stages: Vec<StageAccount>,
@@ -31,7 +31,7 @@ pub struct GraphAccount {
 /// The packet account of one stage.
 #[derive(Clone, Debug, Default)]
 pub struct StageAccount {
-    /// Its name in the graph.
+    /// Name in the graph.
     pub name: String,
     /// The stage's class, such as `filter`.
     pub class: &'static str,
@@ -39,7 +39,7 @@ pub struct StageAccount {
     pub handed: Option<u64>,
     /// Packets that came in.
     pub received: u64,
-    /// Their bytes on the wire.
+    /// Bytes of the packets on the wire.
     pub bytes: u64,
     /// Packets that went on; one that went to several successors counts once.
     pub passed: u64,

@@ -20,7 +20,7 @@ pub struct Chain {
     pub compile: CompileFilter,
     /// An FPL program that decides after the filter.
     pub decide: Option<CompileFpl>,
-    /// Its memory, where other processes see it.
+    /// The shared memory that other processes see.
     pub shared: Option<Arc<SharedCells>>,
     /// Stop requests and the packet limit, for all workers together.
     pub control: Arc<Control>,

@@ -5,8 +5,8 @@
 //! LINUX_SLL    0:1 packet type:u8 hardware:be16 address length:be16 address:8 protocol:be16                 payload
 //! ```
 //!
-//! The header stands in place of the packet's link header; a VLAN tag that the adapter took out is in the bytes again,
-//! as protocol and first bytes of the payload. Layouts: <https://www.tcpdump.org/linktypes.html>. Packets are copied;
+//! The header replaces the packet's link header; a VLAN tag that the adapter took out is in the bytes again, as
+//! protocol and first bytes of the payload. Layouts: <https://www.tcpdump.org/linktypes.html>. Packets are copied;
 //! interfaces whose link header is unknown here keep it, and an event says so.
 
 use std::time::Duration;
@@ -168,7 +168,7 @@ fn is_known(link_type: LinkType) -> bool {
     )
 }
 
-/// What the link header says. One that is cut short says nothing, and its bytes go.
+/// The facts in the link header. One that is cut short has none, and its bytes are dropped.
 fn network<'a>(interface: &Interface, packet: Packet<'a>) -> Network<'a> {
     let data = packet.data;
     let hardware = |default| interface.hardware_type.unwrap_or(default);

@@ -42,7 +42,7 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
 /// The interval at which a paused run that reads files looks for orders.
 const PAUSED_WAIT: Duration = Duration::from_millis(20);
-/// The interval at which stages are told the time.
+/// Interval at which stages learn the time.
 const TICK_NS: i64 = 100_000_000;
 /// The interval at which counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
 const COUNTERS_NS: i64 = 1_000_000_000;
@@ -450,7 +450,7 @@ fn of_pause(phase: Phase, is_kept: bool, packets: &mut Packets<'_>) -> u64 {
     (all - packets.len()) as u64
 }
 
-/// The same packets with the graph's interface numbers.
+/// Renumbers the packets with the graph's interface numbers.
 fn renumbered<'a>(batch: &Batch<'a>, ids: &[InterfaceId], records: &'a mut Vec<Record>) -> Batch<'a> {
     records.clear();
     records.extend(batch.records().iter().map(|record| {

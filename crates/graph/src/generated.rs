@@ -42,7 +42,7 @@ impl GeneratedSource {
 }
 
 impl GeneratedSource {
-    /// The same, with the first packet leaving at another time. To be asked for before the first packet is.
+    /// Sets the time at which the first packet leaves. Call it before the first packet is requested.
     #[must_use]
     pub fn starting(self, start: Timestamp) -> GeneratedSource {
         GeneratedSource { batches: self.batches.starting(start), ..self }

@@ -48,7 +48,7 @@ pub struct NewNode {
     /// Equal for stages that do the same to the same packets; a node keeps its stage when the graph changes if its key
     /// stays.
     pub key: u64,
-    /// Its name.
+    /// Name of the node.
     pub name: String,
     /// The stage's class.
     pub class: &'static str,
@@ -119,7 +119,7 @@ impl Graph {
         }
     }
 
-    /// The same without counting cycles: to find out what that costs, by running both.
+    /// Stops the counting of cycles: to find out its cost, by running both.
     #[must_use]
     pub fn unmeasured(self) -> Graph {
         Graph { is_measured: false, ..self }
@@ -141,7 +141,7 @@ impl Graph {
         self.append(NewNode { key, name: name.to_owned(), class, inputs, stage: Some(stage) }, None)
     }
 
-    /// Adds a node; `old` is what stood under its key.
+    /// Adds a node; `old` is the former one under its key.
     fn append(&mut self, new: NewNode, old: Option<Node>) -> NodeId {
         let NewNode { key, name, class, inputs, stage } = new;
         let id = self.nodes.len();
@@ -180,7 +180,7 @@ impl Graph {
     /// The first of all stages that could not be finished; the change is made all the same.
     ///
     /// # Panics
-    /// If a node has neither a stage nor an old one under its key, or a key stands twice.
+    /// If a node has neither a stage nor an old one under its key, or a key occurs twice.
     pub fn change(&mut self, new: Vec<NewNode>, tick: &TickContext<'_>) -> Result<Vec<NodeId>, Error> {
         let stays = |key: u64| new.iter().any(|node| node.key == key);
         let mut finished = Ok(());
@@ -212,7 +212,7 @@ impl Graph {
         finished.map(|()| places)
     }
 
-    /// Whether a stage stands under a key.
+    /// Whether there is a stage under a key.
     pub fn has(&self, key: u64) -> bool {
         self.nodes.iter().any(|node| node.key == key)
     }
@@ -227,7 +227,7 @@ impl Graph {
         rest.run(source.0, packets, start).1
     }
 
-    /// Tells the stages that packets of `source` reach of interfaces that have joined its table.
+    /// Announces interfaces that have joined the table of `source` to the stages that its packets reach.
     pub(crate) fn join(&mut self, source: NodeId, interfaces: &[Interface]) {
         let mut reached = vec![false; self.nodes.len()];
         reached[source.0] = true;
@@ -251,7 +251,8 @@ impl Graph {
         self.each(|stage, _| stage.idle().map(|()| StageStatus::Running)).map(|_| ())
     }
 
-    /// Tells every stage the time. [`StageStatus::Complete`] if one of them is complete, and so is the run.
+    /// Passes the time to every stage. Returns [`StageStatus::Complete`] if one of them is complete, and so is the
+    /// run.
     ///
     /// # Errors
     /// The first of all stages that failed.
@@ -329,7 +330,7 @@ impl Graph {
         failure.map(|()| status)
     }
 
-    /// Calls one stage without packets, and counts what it hands on.
+    /// Calls one stage without packets, and counts its output.
     fn call(
         &mut self,
         at: usize,
@@ -454,7 +455,7 @@ impl Rest<'_> {
     }
 }
 
-/// What goes along the edges beside packets: no account but the stages' own counts it.
+/// Data that goes along the edges in addition to packets: no account but the stages' own counts it.
 #[derive(Clone, Copy)]
 enum Beside<'a> {
     Flows(&'a ExpiredFlows<'a>),

@@ -9,9 +9,10 @@
 
 use tapline_packet::ClockReading;
 
-/// How long packets of a live interface may be on their way to us: time without packets stays so far behind.
+/// Time that packets of a live interface may take to reach us: time without packets stays so far behind.
 pub(crate) const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
-/// How far their clock may be ahead of ours: what is further is wrong, and would stop all timers until then.
+/// Time by which their clock may be ahead of ours: a time further ahead is wrong, and would stop all timers until
+/// then.
 pub(crate) const AHEAD_NS: i64 = 1_000_000_000;
 /// The least step back that is noticed; with a lesser one timers only last that much longer.
 const STEP_BACK_NS: i64 = 1_000_000_000;

@@ -12,13 +12,13 @@ pub struct Packets<'a> {
     pub batch: Batch<'a>,
     /// The packets that are still wanted. A stage may remove packets, but not add any.
     pub selection: Selection,
-    /// The interfaces that the packets' interface numbers stand for. The table only grows.
+    /// The interfaces of the packets' interface numbers. The table only grows.
     pub interfaces: &'a [Interface],
     /// For each interface whether its packets have passed the filter next to the source already, in the kernel say.
     pub filtered: &'a [bool],
     /// The time at which the batch was lent, by the wall clock.
     pub now: Timestamp,
-    /// The same by the steady clock, for intervals: see [`ClockReading`].
+    /// The time of the steady clock, for intervals: see [`ClockReading`].
     pub steady_ns: i64,
     /// Bytes of the selection when it had this length.
     sum: (usize, u64),
@@ -43,7 +43,7 @@ impl<'a> Packets<'a> {
         ClockReading { wall: self.now, steady_ns: self.steady_ns }
     }
 
-    /// The same selection of other packets: as many, in the same order, such as shorter ones.
+    /// Applies the selection to other packets: as many, in the same order, such as shorter ones.
     pub fn changed<'b>(&self, batch: Batch<'b>) -> Packets<'b>
     where
         'a: 'b,
@@ -56,7 +56,7 @@ impl<'a> Packets<'a> {
         Packets { selection, sum: (0, 0), ..*self }
     }
 
-    /// How many are wanted.
+    /// Number of selected packets.
     pub fn len(&self) -> usize {
         self.selection.len()
     }
@@ -68,8 +68,8 @@ impl<'a> Packets<'a> {
 
     /// Bytes on the wire of those that are wanted.
     ///
-    /// The sum is kept as long as the selection has its length: a selection only narrows, so its length tells whether
-    /// it changed.
+    /// Bytes of the selected packets. The sum is kept as long as the selection has its length: a selection only
+    /// narrows, so its length shows whether it changed.
     pub fn bytes(&mut self) -> u64 {
         let len = self.selection.len();
         if self.sum.0 != len {

@@ -24,7 +24,7 @@ pub struct RestampedSource {
 pub struct StampTicks(Arc<AtomicU64>);
 
 impl StampTicks {
-    /// How many.
+    /// Number of restamped packets.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -97,7 +97,6 @@ impl Block {
         });
     }
 
-    /// The records of a worker in a span.
     fn records(&self, span: usize, worker: usize) -> &[Record] {
         let workers = self.records.len();
         let end = |span: usize| self.ends[span * workers + worker];
@@ -123,7 +122,7 @@ struct SharedBlocks {
     filled: Condvar,
     /// A block is free, or the reader is to stop.
     freed: Condvar,
-    /// How much has been read, and the whole; the latter [`u64::MAX`] where there is none.
+    /// The amount read, and the whole; the latter is [`u64::MAX`] if unknown.
     progress: [AtomicU64; 2],
 }
 
@@ -266,7 +265,7 @@ impl Reader {
     }
 }
 
-/// Tells the workers that nothing more comes, however the reader ended.
+/// Signals the workers that nothing more comes, however the reader ended.
 impl Drop for Reader {
     fn drop(&mut self) {
         self.desk.lock().is_over = true;
@@ -285,7 +284,7 @@ pub struct FlowShardSource {
     is_lent: bool,
     /// Packets lent of each interface.
     lent: Vec<u64>,
-    /// Tells how far this worker has come.
+    /// Watermark of the progress of this worker.
     watermark: Option<Watermark>,
     waited: u64,
     is_stopped: bool,
@@ -337,7 +336,7 @@ impl FlowShardSource {
         (0..workers).map(share).collect()
     }
 
-    /// The same sources, reporting the progress of the reading if `steps` is given.
+    /// Makes the sources report the progress of the reading if `steps` is given.
     #[must_use]
     pub fn marked(mut self, watermark: Option<Watermark>) -> FlowShardSource {
         watermark.iter().for_each(Watermark::set_shared);
@@ -429,8 +428,8 @@ impl FlowShardSource {
         }
     }
 
-    /// The end of the source. An error is told by the worker that comes to it last, so that the others have had what
-    /// was read before it.
+    /// Ends the source. The worker that comes to it last reports an error, so that the others get the packets before
+    /// it.
     fn end(&mut self, mut state: MutexGuard<'_, State>) -> Result<Advance, Error> {
         let known = self.interfaces.len();
         self.interfaces.extend_from_slice(&state.interfaces[known..]);

@@ -171,7 +171,7 @@ pub struct ExpiredFlows<'a> {
     pub flows: &'a [Flow],
     /// The time of the flows' source: the packets' own time for files, the wall clock for live interfaces.
     pub now: Timestamp,
-    /// How packets or flows were sampled, which their records tell; none where they are scaled.
+    /// Sampling of packets or flows, as records report it; none if they are scaled.
     pub sampling: Sampling,
     /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
@@ -191,15 +191,15 @@ impl ExpiredFlows<'_> {
     }
 }
 
-/// What flows counted, on its way from a meter with `view=yes` to the stages behind it. After the last part of a second
-/// its totals come.
+/// Counts of flows, on their way from a meter with `view=yes` to the stages behind it. The totals follow the last
+/// part of a second.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowChanges<'a> {
     /// A part.
     pub part: Option<ChangesPart<'a>>,
     /// Whether it is of live interfaces.
     pub is_live: bool,
-    /// The totals, once all parts of a second have been told.
+    /// The totals, after all parts of a second.
     pub second: Option<&'a MeteredSecond>,
     /// To be set by a stage that has missed a part and can use journals again: behind this part each flow is described
     /// once more.
@@ -209,7 +209,7 @@ pub struct FlowChanges<'a> {
 /// A part of what flows counted.
 #[derive(Clone, Copy, Debug)]
 pub enum ChangesPart<'a> {
-    /// What the meter did since the part before.
+    /// The work of the meter since the previous part.
     Journal(&'a Arc<Journal>),
     /// Flows that other exporters metered: all that they count.
     Collected(&'a [Flow]),
@@ -220,7 +220,7 @@ pub enum ChangesPart<'a> {
 pub struct MeteredSecond {
     /// The end of the second: by the wall clock on live interfaces, else by the packets.
     pub end: Timestamp,
-    /// The counters of the meter. The parts that were told add up to the packets metered.
+    /// The counters of the meter. The parts add up to the packets metered.
     pub statistics: Statistics,
     /// The names of the interfaces, by the numbers that flows have; as far as packets came.
     pub interfaces: Vec<(u32, String)>,
@@ -235,7 +235,7 @@ pub struct MeteredSecond {
 pub struct StageCounters {
     /// Packets refused; `None` if every packet that did not go on was.
     pub refused: Option<u64>,
-    /// Packets that came as counters of collected flows, beside the packets received.
+    /// Packets from the counters of collected flows, in addition to the packets received.
     pub reported: u64,
     /// Packets kept, which will go on later.
     pub held: u64,
@@ -246,8 +246,8 @@ pub struct StageCounters {
     pub matched: Option<u64>,
     /// The account of an output; of all workers together, where they share it.
     pub output: Option<OutputAccount>,
-    /// Packets that could not be written to recordings, which the stage makes beside its output. A packet may be in
-    /// several of them.
+    /// Packets that could not be written to recordings, which the stage makes in addition to its output. A packet may
+    /// be in several of them.
     pub recordings_lost: u64,
     /// Other workers store into the same output.
     pub is_shared: bool,

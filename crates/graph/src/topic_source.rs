@@ -14,7 +14,7 @@ use tapline_file::SectionReader;
 use tapline_packet::{Batch, Interface};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
-/// The most faults of messages that are told; the others are counted.
+/// Maximum number of reported faults of messages; the others are counted.
 const FAULTS_TOLD_MAX: u64 = 16;
 /// The longest wait for the first packets when the source is opened, so that their interface is known.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const INTERFACES_MAX: usize = 1024;
 /// The type of a section header, with which a chunk begins.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 
-/// Interfaces that a chunk describes, as far as its blocks can be told apart.
+/// Number of interfaces that a chunk describes, as far as its blocks can be parsed.
 fn interfaces_in(chunk: &[u8]) -> usize {
     let is_big = chunk.get(8..12) == Some(&[0x1a, 0x2b, 0x3c, 0x4d]);
     let number = |at: usize| {
@@ -47,7 +47,7 @@ pub struct TopicSource {
     /// The chunk that is being lent.
     chunk: Option<LentChunk>,
     inner: Counters,
-    /// Packets lent of each interface, and packets lost before them, as chunks tell.
+    /// Packets lent of each interface, and packets lost before them, as chunks report them.
     lent: Vec<(u64, u64)>,
     /// The first batch was found when the source was opened.
     is_found: bool,
@@ -58,17 +58,17 @@ pub struct TopicSource {
 
 /// A chunk, and its packets that were lent.
 struct LentChunk {
-    /// Its id, for messages.
+    /// Id for messages.
     id: String,
     packets: u64,
     lent: u64,
 }
 
-/// What messages amounted to.
+/// Sums of the messages.
 #[derive(Default)]
 struct Counters {
     runs: Runs,
-    /// Messages that were seen before, are no chunks, or are damaged ones.
+    /// Messages that were seen before, are not chunks, or are damaged.
     repeated: u64,
     foreign: u64,
     damaged: u64,

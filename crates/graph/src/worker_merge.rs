@@ -156,7 +156,6 @@ impl WorkerMerge {
 }
 
 impl State {
-    /// The least watermark of an inlet.
     fn least_watermark(&self, inlet: usize) -> u64 {
         self.watermarks[inlet].iter().copied().min().unwrap_or(u64::MAX)
     }

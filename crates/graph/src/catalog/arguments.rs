@@ -8,7 +8,7 @@ use crate::plan::{DraftArgument, StageDraft, Value};
 /// An argument that a class takes.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
     /// The type of the argument.
     pub kind: ParameterType,
@@ -179,7 +179,7 @@ impl Arguments {
     }
 }
 
-/// Which parameter an argument is for.
+/// The parameter that an argument is for.
 fn place(
     declared: &StageDraft,
     parameters: &'static [Parameter],

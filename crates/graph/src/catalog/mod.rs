@@ -1,4 +1,4 @@
-//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come
+//! The classes of stages: each declares its arguments, its purpose, and its constructor. Manual pages and checks come
 //! from that.
 //!
 //! ```text
@@ -28,13 +28,13 @@ use crate::stages::{PlaceFiles, RuleFiles};
 /// A class of stages.
 #[derive(Debug)]
 pub struct StageClass {
-    /// Its name in graphs.
+    /// Name in graphs.
     pub name: &'static str,
     /// The purpose in a few words.
     pub summary: &'static str,
     /// The text of the manual page.
     pub description: &'static str,
-    /// Its arguments, in the order in which they may be given without their names.
+    /// Parameters, in the order in which they may be given without their names.
     pub parameters: &'static [Parameter],
     /// The number and kind of its outputs.
     pub outputs: Outputs,
@@ -62,7 +62,7 @@ pub enum Constructor {
 /// Constructs a stage; the error says the reason.
 pub type StageConstructor = fn(&Arguments, &BuildContext<'_>) -> Result<Box<dyn Stage>, String>;
 
-/// How many outputs a stage has.
+/// Number of outputs of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {
     /// None: the stage ends a branch of the graph.
@@ -94,8 +94,8 @@ impl StageInput {
     }
 }
 
-/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do
-/// alone.
+/// The packets that a stage must see in their order. If workers share the packets by flow, it decides the parts that
+/// each may run alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Any packet may be seen by any worker.
@@ -110,7 +110,7 @@ pub enum Order {
 pub struct BuildContext<'a> {
     /// The stage's name.
     pub name: &'a str,
-    /// Which worker it is for, counted from 0.
+    /// Worker of the stage, counted from 0.
     pub worker: usize,
     /// The stage follows the source directly: the kernel may have applied its filter to some interfaces.
     pub is_first: bool,

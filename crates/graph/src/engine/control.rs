@@ -30,10 +30,9 @@ pub struct Control {
     remaining_bytes: AtomicU64,
     pending: Pending,
     phase: Mutex<Phase>,
-    /// Counts changes of the phase.
     pub(super) phase_changes: AtomicU64,
     reloads: ReloadRequests,
-    /// Of sources that wait.
+    /// Wake-ups of sources that wait.
     wakeups: Mutex<Vec<Arc<Wakeup>>>,
 }
 

@@ -28,7 +28,7 @@ pub(super) enum Phase {
 /// An order to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
-    /// To stand still.
+    /// Requests a pause.
     Pause,
     /// To go on, at this time.
     Resume(Timestamp),

@@ -149,7 +149,7 @@ impl Lexer<'_> {
     }
 }
 
-/// How long the word is. Within an argument list it may hold colons and slashes (an address, a URL, a ratio) and
+/// Length of the word. Within an argument list it may hold colons and slashes (an address, a URL, a ratio) and
 /// balanced parentheses.
 fn word_len(text: &str, is_argument: bool) -> usize {
     let mut open = 0_usize;

@@ -30,6 +30,6 @@ mod parse;
 pub use parse::parse;
 pub use tapline_syntax::Span;
 
-/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters
-/// are.
+/// The reason that a graph's text is refused: what, where, and what to write instead. It is shown with the line and a
+/// caret, as for filters.
 pub type SyntaxError = tapline_syntax::Error;

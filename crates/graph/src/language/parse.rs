@@ -10,7 +10,7 @@ use crate::plan::{Connection, DraftArgument, DraftId, Origin, PlanBuilder, Stage
 const STAGES_MAX: usize = 1000;
 /// The most connections in one text: a group before a group connects each way of one with each of the other.
 const LINKS_MAX: usize = 20_000;
-/// How deep groups may stand in groups.
+/// Maximum nesting depth of groups.
 const GROUPS_MAX: usize = 32;
 /// The highest number of an input or output.
 const PORT_MAX: usize = 255;
@@ -56,7 +56,7 @@ struct Parser<'t> {
     graph: PlanBuilder,
     /// The ends of connections, in order.
     ends: Vec<End>,
-    /// Which of them are connected.
+    /// The connections between them.
     links: Vec<(usize, usize)>,
     /// Groups that are open.
     depth: usize,

@@ -137,9 +137,9 @@ pub struct DraftArgument {
 pub struct StageDraft {
     /// The name of its class.
     pub class: String,
-    /// Its own name, if it was given one.
+    /// Given name, if any.
     pub name: Option<String>,
-    /// Its arguments, in order.
+    /// Arguments, in order.
     pub arguments: Vec<DraftArgument>,
     /// Where it was given.
     pub origin: Origin,
@@ -302,8 +302,8 @@ impl fmt::Display for StageDraft {
     }
 }
 
-/// The graph language: a stage stands where a connection first names it, which later ones name it by. Stages that are
-/// connected more than once need names.
+/// Prints the graph language: a stage is written where a connection first names it, and later ones use its name.
+/// Stages that are connected more than once need names.
 impl fmt::Display for PlanBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut is_shown = vec![false; self.stages.len()];

@@ -15,7 +15,7 @@ pub(super) struct Checked {
     pub(super) origin: Origin,
 }
 
-/// Checks one graph. The stages come in an order in which each stands before those that it leads to.
+/// Checks one graph. The stages come in an order in which each precedes those that it leads to.
 pub(super) fn check(graph: &PlanBuilder) -> Result<Vec<Checked>, SyntaxError> {
     let classes = graph.stages.iter().map(class).collect::<Result<Vec<_>, _>>()?;
     for link in &graph.links {
@@ -85,7 +85,7 @@ fn class(stage: &StageDraft) -> Result<&'static StageClass, SyntaxError> {
     })
 }
 
-/// How many letters must be changed, added or left out to make one word of the other.
+/// Edit distance: the number of letters that must be changed, added or left out to turn one word into the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -129,7 +129,7 @@ fn check_link(
     }
 }
 
-/// The stages in an order in which each stands before those that it leads to, as early as it was written.
+/// The stages in an order in which each precedes those that it leads to, as early as it was written.
 fn order(graph: &PlanBuilder) -> Result<Vec<usize>, SyntaxError> {
     let count = graph.stages.len();
     let mut waiting: Vec<usize> = vec![0; count];

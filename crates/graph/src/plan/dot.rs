@@ -28,7 +28,7 @@ pub(super) fn dot(plan: &Plan) -> String {
     text + "}\n"
 }
 
-/// The name, the class where the name does not tell it, and the first argument.
+/// The name, the class if the name does not show it, and the first argument.
 fn label(node: &PlanNode) -> String {
     let class = node.class.name;
     let what =

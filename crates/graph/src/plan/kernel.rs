@@ -6,7 +6,7 @@
 //! holds for a store, whose index skips segments without matching packets.
 //!
 //! A `sample` and a `count` with `place=kernel` that come next do their work there too. A count ends its packets, so
-//! nothing may stand behind it.
+//! no stage may follow it.
 
 use tapline_capture::af_packet::KernelTally;
 use tapline_packet::BlockSample;

@@ -50,11 +50,11 @@ pub struct Plan {
 /// A stage of a plan.
 #[derive(Clone, Debug)]
 pub struct PlanNode {
-    /// Its unique name.
+    /// Unique name.
     pub name: String,
     /// The stage's class.
     pub class: &'static StageClass,
-    /// Its arguments.
+    /// Arguments of the stage.
     pub arguments: Arguments,
     /// The outputs of other nodes that lead to it.
     pub inputs: Vec<(usize, usize)>,
@@ -126,9 +126,9 @@ impl Plan {
         Ok(self)
     }
 
-    /// A key for each node, equal in all plans of this process for stages that do the same to the same packets. The key
-    /// of a meter includes the stages that take its flows: a stage added later would get flows with packets from before
-    /// its time, so the meter and its successors start anew together.
+    /// A key for each node, equal in all plans of this process for stages that do the same to the same packets. The
+    /// key of a meter includes the stages that take its flows: a stage added later would get flows with packets from
+    /// before its time, so the meter and its successors restart together.
     pub fn keys(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = Vec::new();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -155,7 +155,7 @@ impl Plan {
         takers
     }
 
-    /// Of what stands for each node, that of the sources.
+    /// Selects the values of the sources from the values of all nodes.
     pub fn sources<T: Copy>(&self, of_nodes: &[T]) -> Vec<T> {
         self.nodes.iter().zip(of_nodes).filter(|(node, _)| node.is_source()).map(|(_, of)| *of).collect()
     }

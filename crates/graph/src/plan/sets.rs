@@ -1,4 +1,4 @@
-//! Filters that stand side by side become one set.
+//! Adjacent filters become one set.
 //!
 //! ```text
 //! a -> f1 -> ...                    f[0] -> f1 -> ...

@@ -76,7 +76,7 @@ pub(super) fn split(plan: &Plan) -> SplitPlan {
     SplitPlan { head, tail, exits: ways.len() }
 }
 
-/// Which nodes are done once: those that must see all packets in their order, and all that come after them.
+/// The nodes that run once: those that must see all packets in their order, and all behind them.
 fn once(plan: &Plan) -> Vec<bool> {
     let mut is_once: Vec<bool> = Vec::new();
     for node in &plan.nodes {

@@ -8,7 +8,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "balance",
     summary: "each flow, both directions, to one of the connected outputs",

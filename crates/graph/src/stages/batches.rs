@@ -23,10 +23,9 @@ use crate::catalog::{
 };
 use crate::stage::Stage;
 
-/// Workers are told apart by the low bits of their epoch.
+/// Maximum number of workers: the low bits of their epoch distinguish them.
 const WORKERS_MAX: u64 = 64;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "batches",
     summary: "flows leave in batches, kept until they are acknowledged",
@@ -225,7 +224,6 @@ fn sensor(arguments: &Arguments) -> Result<Sensor, tapline_export::Error> {
     host()
 }
 
-/// The host as a sensor.
 pub(super) fn host() -> Result<Sensor, tapline_export::Error> {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let fits =

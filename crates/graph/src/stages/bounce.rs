@@ -1,4 +1,4 @@
-//! `bounce`: packets go out of another interface. `reflect` beside it sends them back.
+//! `bounce`: packets go out of another interface. `reflect` sends them back.
 //!
 //! ```text
 //! device(a) -> bounce(b)      in at a, out of b            device(a) -> reflect      in at a, out of a
@@ -23,7 +23,6 @@ pub(super) const SWAP: Parameter = Parameter {
     meaning: "mac: source and destination of the Ethernet header change places; all else stays",
 };
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "bounce",
     summary: "packets go out of another interface, unmodified",

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 /// Interval at which files are looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
-/// What shows that a file has changed.
+/// Metadata that shows that a file has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileStamp {
     len: u64,

@@ -37,7 +37,6 @@ use crate::table::{Cell, Table, grouped};
 /// Flows that are handed on at a time, unless a datagram has more.
 const FLOWS_PER_PART: usize = 1024;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "collect",
     summary: "messages of routers and probes become flows: IPFIX, NetFlow, sFlow",
@@ -108,7 +107,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }))
 }
 
-/// What a view is told once a second.
+/// The counts for a view, once a second.
 #[derive(Default)]
 struct Viewed {
     /// The second of the last flows or the last tick.
@@ -180,7 +179,7 @@ impl CollectStage {
         told.and(handed)
     }
 
-    /// Tells the views behind of the totals, when a second is over.
+    /// Reports the totals to the views behind, when a second is over.
     fn tell_second(&mut self, now: Timestamp, is_end: bool, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(viewed) = &mut self.viewed else { return Ok(()) };
         let second = second_of(now);

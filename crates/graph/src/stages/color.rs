@@ -1,4 +1,4 @@
-//! Colours for lines on a terminal: time stamps are dimmed, and packets that often matter stand out.
+//! Colours for lines on a terminal: time stamps are dimmed, and packets that often matter are highlighted.
 
 const RESET: &[u8] = b"\x1b[0m";
 const DIM: &[u8] = b"\x1b[2m";

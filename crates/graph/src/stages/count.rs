@@ -12,7 +12,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "count",
     summary: "how many packets and bytes came this way",
@@ -41,7 +40,6 @@ pub(super) const PLACE: Parameter = Parameter {
 struct Counter {
     packets: u64,
     bytes: u64,
-    /// Counts of the kernel.
     tally: Option<KernelTally>,
 }
 

@@ -1,4 +1,4 @@
-//! `cut`: what lies behind the headers is left out.
+//! `cut`: drops the bytes behind the headers.
 
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
@@ -9,7 +9,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "cut",
     summary: "packets without what lies behind their headers",
@@ -74,7 +73,7 @@ impl Cut {
     }
 }
 
-/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6
+/// The length of an IP header with unknown bytes behind it: its payload begins behind the captured bytes, or IPv6
 /// extensions are cut short.
 fn ip_len(headers: &Headers, data: &[u8]) -> usize {
     match headers.ip() {

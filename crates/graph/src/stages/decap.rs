@@ -22,7 +22,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
@@ -86,7 +85,7 @@ fn kind(tunnel: Tunnel) -> Option<usize> {
     KINDS.iter().position(|kind| *kind == name)
 }
 
-/// Which of [`KINDS`] a list names.
+/// The [`KINDS`] that a list names.
 fn wanted(list: &str) -> Result<[bool; KINDS.len()], String> {
     let mut wanted = [false; KINDS.len()];
     for word in list.split(',').map(str::trim) {
@@ -107,10 +106,10 @@ struct Decap {
 
 /// The packet inside, after removal of outer layers.
 struct Inside {
-    /// Its place in the batch.
+    /// Index in the batch.
     index: usize,
     link_type: LinkType,
-    /// Its offset in the captured bytes.
+    /// Offset in the captured bytes.
     start: usize,
     len: usize,
     /// Bytes of tags behind its addresses that are to go.
@@ -185,7 +184,7 @@ impl Inside {
         self.start == 0 && self.tags_len == 0 && self.len == outer.len()
     }
 
-    /// Its bytes: the addresses before the tags that are to go, if there are any, and the rest.
+    /// Bytes of the packet: the addresses before the tags to remove, if there are any, and the rest.
     fn parts<'a>(&self, outer: &'a [u8]) -> [&'a [u8]; 2] {
         let data = &outer[self.start..self.start + self.len];
         match self.tags_len {
@@ -203,13 +202,13 @@ struct Lending {
     /// Copies, where tags had to go from among the bytes.
     bytes: Vec<u8>,
     interfaces: Vec<Interface>,
-    /// Which interface each of these stands for: the one that packets came by, whether they were in a tunnel, and what
-    /// they begin with.
+    /// Origin of each of these interfaces: the one that packets came by, whether they were in a tunnel, and the link
+    /// type of their first header.
     origins: Vec<(usize, bool, LinkType)>,
 }
 
 impl Lending {
-    /// Notes where what is left of packets lies in their own batch.
+    /// Notes the place of shortened packets in their own batch.
     fn lend_in_place(&mut self, packets: &Packets<'_>) {
         for at in 0..self.found.len() {
             let mut record = packets.batch.records()[self.found[at].index];

@@ -200,7 +200,7 @@ fn a_word_that_is_no_layer_is_refused() {
     assert!(why.contains("`ppp` is no layer; there are gre, erspan"), "{why}");
 }
 
-/// Whatever the bytes: what comes out lies within what came in, and interfaces stay few.
+/// With any bytes, the output is within the input, and interfaces stay few.
 #[test]
 fn random_layers_stay_within_captured_bytes() {
     let mut random = Random::new(12);

@@ -18,7 +18,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "dedup",
     summary: "packets that were not seen before, within a window",

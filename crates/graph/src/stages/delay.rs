@@ -9,7 +9,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "delay",
     summary: "the same packets, so much later",
@@ -43,7 +42,7 @@ struct Delay {
     time: i64,
     held: Held,
     by: Option<By>,
-    /// The latest time that anything told.
+    /// The latest known time.
     newest: Option<Timestamp>,
     refused: u64,
 }

@@ -28,7 +28,7 @@ pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFil
 pub struct FilterStage {
     compile: CompileFilter,
     filters: Filters,
-    /// Whether it stands next to the source, which may have run it already.
+    /// Whether it is next to the source, which may have run it already.
     is_first: bool,
     /// Packets that came when the filter could not be made.
     unexamined: u64,
@@ -55,7 +55,7 @@ impl FilterStage {
         }
     }
 
-    /// The same in the interpreter for good.
+    /// Keeps the filter in the interpreter for good.
     #[must_use]
     pub fn interpreted(self) -> FilterStage {
         let faster: CompileNative = Arc::new(|_| Err("the interpreter was asked for".to_owned()));
@@ -205,7 +205,7 @@ impl Filters {
         account
     }
 
-    /// How many interfaces have theirs.
+    /// Number of interfaces that have their own.
     pub(super) fn len(&self) -> usize {
         self.filters.len()
     }
@@ -302,7 +302,7 @@ mod tests {
         Program::new(vec![Insn { code: 0x06, jt: 0, jf: 0, k }]).expect("a valid program").into()
     }
 
-    /// Accepts nothing, so that it can be told from what it stands for.
+    /// Accepts nothing, as a type that differs from the code it replaces.
     struct Nothing;
 
     impl PacketFilter for Nothing {
@@ -315,7 +315,7 @@ mod tests {
         }
     }
 
-    /// How many of ten packets, in turn of interface 0 and 1, are accepted.
+    /// Number of ten packets, in turn of interface 0 and 1, that are accepted.
     fn accepted(filters: &mut Filters) -> usize {
         let meta = |interface| Meta { interface: InterfaceId(interface), ..Meta::default() };
         let records: Vec<Record> =

@@ -21,7 +21,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, TickContext};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "filters",
     summary: "many filters asked at once, each with an output of its own",
@@ -126,13 +125,13 @@ pub(crate) fn of_texts(
 struct Filters {
     texts: Vec<String>,
     policy: MatchPolicy,
-    /// Of each filter; the least comes first.
+    /// Priority of each filter; the least comes first.
     priorities: Vec<u32>,
     /// Whether later fragments follow their first fragment.
     follows: bool,
     options: InterfaceOptions,
     sets: Vec<LinkTypeSet>,
-    /// Which set is for each interface.
+    /// The set of each interface.
     by_interface: Vec<usize>,
     matches: Matches,
     /// For each output the packets of this batch.

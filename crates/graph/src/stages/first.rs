@@ -10,7 +10,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "first",
     summary: "the first packets of each flow, host pair or fragmented packet",
@@ -65,7 +64,7 @@ enum By {
 struct First {
     by: By,
     n: u32,
-    /// How many packets of each have gone on.
+    /// Number of packets of each that have gone on.
     seen: Recent<u64, u32>,
 }
 

@@ -31,7 +31,6 @@ use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 use seconds::{Seconds, begin_of, second_of};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flow",
     summary: "packets become flows, for ipfix or flowtop right behind",
@@ -297,8 +296,7 @@ impl FlowStage {
         }
     }
 
-    /// Tells the views behind that `now` has come, if that is in a new second: what is left of the one before, and its
-    /// totals.
+    /// Passes a new second at `now` to the views behind: the rest of the previous one, and its totals.
     fn tell_second(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(seconds) = &mut self.seconds else { return Ok(()) };
         let second = second_of(now);
@@ -308,8 +306,8 @@ impl FlowStage {
         }
     }
 
-    /// The same of a file, whose next packet is of this time: the second before ends with its last nanosecond, and time
-    /// without packets is a second of its own, however long it is. Its time never goes back.
+    /// Passes a second of a file, whose next packet is of this time: the second before ends with its last nanosecond,
+    /// and time without packets is a second of its own, however long it is. Its time never goes back.
     fn tell_second_of_file(&mut self, next: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
         let Some(seconds) = &mut self.seconds else { return Ok(()) };
         let second = second_of(next);
@@ -524,7 +522,7 @@ impl Stage for FlowStage {
 
 /// Meters a random packet of each block, or has the meter choose flows.
 struct Sampler {
-    /// As records tell.
+    /// Sampling in the records.
     sampling: Sampling,
     interval: u64,
     is_by_flow: bool,
@@ -532,7 +530,7 @@ struct Sampler {
     /// sender cannot avoid the sample.
     seed: u64,
     worker: u64,
-    /// Of packets, since the first ones, which tell whether they are live.
+    /// Blocks of packets, since the first ones, which show whether they are live.
     blocks: Option<Blocks>,
     /// The meter knows the seed of flows.
     is_seeded: bool,

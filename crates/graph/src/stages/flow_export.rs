@@ -23,7 +23,7 @@ use crate::table::{Table, grouped};
 /// Ticks in a second. After some of them a message of a live interface is sent though it is not full. Messages of files
 /// are sent full, so that they do not depend on the speed of reading.
 const TICKS_A_SECOND: u64 = 10;
-/// How long messages and lines wait to be full, unless the stage says otherwise.
+/// Default time that messages and lines wait to be full.
 pub(super) const DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a TCP message: short on live interfaces, where the ring fills meanwhile, and longer for files.
 const WRITE_TIMEOUT_LIVE: Duration = Duration::from_millis(250);
@@ -32,7 +32,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The name that `RowWriter` gives to standard output.
 const STANDARD_OUTPUT: &str = "standard output";
 
-/// How a meter samples, as its records tell. Of flows that are collected each record has its own.
+/// Sampling of a meter, as its records report it. Collected flows have it in each record.
 pub(super) fn sampling_of(meter: &Arguments) -> Sampling {
     let interval = sampling_factor(meter) as u32;
     if meter.get("sample_by").is_none() {
@@ -76,7 +76,7 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 pub(super) trait Destination: Send {
     /// Sets how packets or flows were sampled.
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
-    /// Sets the files that tell where addresses are, from the next flow on.
+    /// Sets the files of places of addresses, from the next flow on.
     fn set_places(&mut self, places: &Arc<Places>);
     fn set_write_timeout(&mut self, _timeout: Duration) {}
     /// Whether the flows to come are of live interfaces.
@@ -162,7 +162,7 @@ struct ExportStage {
     /// Packets received, and packets counted by the flows received.
     received: u64,
     given: u64,
-    /// Of `given` those that other exporters metered.
+    /// Flows among `given` that other exporters metered.
     reported: u64,
     /// Packets of flows that were too small to be handed on.
     small_packets: u64,
@@ -216,7 +216,7 @@ pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
 }
 
 impl ExportStage {
-    /// Opens the file again if it was renamed; one that cannot be opened is told, and the one before stays.
+    /// Opens the file again if it was renamed; one that cannot be opened is reported, and the previous one stays.
     fn reopen(&mut self) {
         match self.exporter.reopen() {
             Ok(true) => self.notices.push(format!("{} opened again", self.exporter.names())),

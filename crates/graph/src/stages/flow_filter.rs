@@ -14,7 +14,6 @@ use crate::stages::filter::{Filters, native};
 const LOAD_LEN: u16 = 0x80;
 const LOAD_X_LEN: u16 = 0x81;
 
-/// A filter of flows.
 pub(crate) struct FlowFilter {
     frames: FlowFrames,
     filters: Filters,

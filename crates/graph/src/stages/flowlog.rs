@@ -19,7 +19,6 @@ use crate::catalog::{
 };
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flowlog",
     summary: "flows become lines of JSON or CSV, or files of Parquet",

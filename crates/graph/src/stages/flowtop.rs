@@ -20,7 +20,6 @@ use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, Stage, StageCounters};
 use crate::table::{Cell, Table};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flowtop",
     summary: "the greatest flows as a table",
@@ -141,7 +140,7 @@ impl Stage for FlowTop {
     }
 }
 
-/// Adds columns that tell where the two ends of flows are, if that is known of any.
+/// Adds columns for the places of both ends of flows, if any is known.
 fn add_places(table: &mut Table, flows: &[&Flow], places: &Places) {
     for (name, side) in [("source_place", 0), ("destination_place", 1)] {
         let texts = flows.iter().map(|flow| places.of(flow.endpoints[side].address).to_string());
@@ -311,7 +310,7 @@ fn sizes_text(sizes: &[SizeCounts; 2]) -> String {
     format!("sizes {}", some.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", "))
 }
 
-/// Bytes of payload that people see; all of them stand in exports.
+/// Bytes of payload in the table; exports contain all.
 const PAYLOAD_SHOWN: usize = 32;
 
 /// A version of TLS or DTLS, by its number.
@@ -399,7 +398,7 @@ mod tests {
     use tapline_flow::{Collected, EndReason, FlowContext, KnownFields};
     use tapline_packet::Timestamp;
 
-    /// What an exporter did not give is `-`, and no 0.
+    /// A field that an exporter did not give is `-`, not 0.
     #[test]
     fn unknown_fields_are_no_zeros() {
         let side = |port| Endpoint {

@@ -18,13 +18,13 @@ use crate::catalog::{Parameter, ParameterType};
 use crate::graph::Out;
 use crate::packets::Packets;
 
-/// Bytes that a packet takes besides its data.
+/// Bytes of a packet in addition to its data.
 const RECORD_SIZE: usize = size_of::<Record>() + size_of::<DueEntry>();
 
 /// The least number of freed bytes for which the rest is moved together.
 const DEAD_MAX: usize = 64 * 1024;
 
-/// How the room of such a stage is declared. Any packet fits into the least room.
+/// The parameter that declares the room of such a stage. Any packet fits into the least room.
 pub(super) const ROOM: Parameter = Parameter {
     name: "room",
     kind: ParameterType::Number(1_000_000, 16_000_000_000),
@@ -71,7 +71,7 @@ impl Held {
         }
     }
 
-    /// How many packets are kept.
+    /// Number of kept packets.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }

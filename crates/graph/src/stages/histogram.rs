@@ -11,7 +11,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table, grouped};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "histogram",
     summary: "how packets are spread by size, or by the time since the one before",

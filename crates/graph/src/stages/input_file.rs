@@ -28,7 +28,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The same as text.
+/// Reads a file as text.
 ///
 /// # Errors
 /// Those of [`read`], and bytes that are not UTF-8.

@@ -15,7 +15,6 @@ use crate::catalog::{
 };
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "ipfix",
     summary: "flows go to collectors, as IPFIX or NetFlow",
@@ -140,7 +139,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(make),
 };
 
-/// Records and options tell one rate, of all flows, which the protocol must have room for.
+/// Records and options report one rate, of all flows, which must fit the protocol.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     check_details(meters, own)?;
     let mut samples = meters.iter().map(|meter| sampling_of(meter));

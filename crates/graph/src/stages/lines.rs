@@ -40,7 +40,7 @@ pub struct LinesOutput<W> {
     ends: Vec<usize>,
     number: u64,
     account: OutputAccount,
-    /// Why the stream takes no more.
+    /// The reason that the stream takes no more.
     broken: Option<io::ErrorKind>,
 }
 

@@ -20,7 +20,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "mask",
     summary: "packets with other addresses and without payload",
@@ -101,7 +100,6 @@ struct Mask {
 }
 
 impl Mask {
-    /// Copies a packet and masks the copy.
     fn copy(&mut self, packets: &Packets<'_>, index: usize) {
         let packet = packets.batch.packet(index);
         let interface = packets.interfaces.get(packet.meta.interface.0 as usize);

@@ -17,7 +17,6 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "merge",
     summary: "packets of several sources in the order of their time stamps",
@@ -62,7 +61,7 @@ struct Merge {
     counts: Counts,
 }
 
-/// Sources that are told apart; those after that are not waited for.
+/// Maximum number of distinguished sources; the stage does not wait for further ones.
 const SOURCES_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Default)]
@@ -72,12 +71,12 @@ struct Counts {
     early: u64,
 }
 
-/// How far a source has come: the latest time stamp of its packets.
+/// Progress of a source: the latest time stamp of its packets.
 struct Source {
-    /// Its number among the interfaces; `None` for all that are captured.
+    /// Number among the interfaces; `None` for all that are captured.
     interface: Option<u32>,
     newest: Timestamp,
-    /// The same before this batch: of the batch, parts may come still, by other ways.
+    /// The time before this batch: parts of the batch may still come by other ways.
     before: Option<Timestamp>,
 }
 

@@ -1,4 +1,4 @@
-//! Files that tell where addresses are, which stages of a run share, and the thread that reads them again.
+//! Files of places of addresses, which stages of a run share, and the thread that reads them again.
 //!
 //! ```text
 //! files --thread: read when one has changed--> SharedPlaces: Arc<Places>, a generation
@@ -70,7 +70,7 @@ pub(super) fn is_given(arguments: &Arguments) -> bool {
 struct SharedPlaces {
     paths: Vec<PathBuf>,
     places: Mutex<Arc<Places>>,
-    /// How often the files were read.
+    /// Number of readings of the files.
     generation: AtomicU64,
     messages: Mutex<Vec<String>>,
 }
@@ -90,7 +90,7 @@ impl SharedPlaces {
         Ok(shared)
     }
 
-    /// Reads all files. A mistake is told, and what was read before stays.
+    /// Reads all files. A mistake is reported, and the previous contents stay.
     fn reload(&self) {
         let message = match Places::open(&self.paths) {
             Ok(places) => {

@@ -22,7 +22,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "rate",
     summary: "limits packets or bits per second by dropping whole flows",
@@ -131,12 +130,12 @@ impl Bucket {
 
 struct Rate {
     seed: u64,
-    /// Of packets, of bits.
+    /// Buckets of packets and of bits.
     buckets: [Bucket; 2],
     newest: Option<Timestamp>,
     /// Flows with hashes below it may go on, as the seconds before this one showed.
     bound: u128,
-    /// The same, as this second showed.
+    /// Capacity that this second showed.
     cap: u128,
     /// Hashes of flows that are shed in this second.
     shed: HashSet<u64>,
@@ -260,7 +259,6 @@ mod tests {
         Ethernet::between(&src, &dst).ip(&udp.packet(IpPair::between(&src, &dst, IpVersion::V4), &[7; 58]))
     }
 
-    /// The number of the flow.
     fn flow_of(data: &[u8]) -> u16 {
         let number = |at| u16::from_be_bytes([data[at], data[at + 1]]);
         if number(28) == 60_000 { number(32) } else { number(28) }

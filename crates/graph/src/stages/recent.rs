@@ -33,7 +33,7 @@ impl<K: Eq + Hash + Copy, V> Recent<K, V> {
         self.young.get_mut(&key).expect("it is young now")
     }
 
-    /// How many were forgotten.
+    /// Number of forgotten entries.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }

@@ -76,7 +76,8 @@ impl Stage for FileOutput {
         Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
     }
 
-    /// What a live interface cannot have is told when it joins; a file may describe interfaces without packets.
+    /// Missing abilities of a live interface are reported when it joins; a file may describe interfaces without
+    /// packets.
     fn join(&mut self, interfaces: &[Interface]) {
         let new = interfaces.iter().enumerate().skip(self.joined);
         for (index, interface) in new.filter(|(_, interface)| interface.if_index != 0) {

@@ -9,7 +9,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "reflect",
     summary: "packets go back out of the interface from which they came",

@@ -26,7 +26,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "rtp",
     summary: "the streams of calls: loss, jitter, quality",
@@ -71,7 +70,7 @@ pub(crate) const CLASS: StageClass = StageClass {
 
 /// Bytes that are kept of a name in SIP.
 const TEXT_MAX: usize = 256;
-/// Packets with successive numbers by which RTP is told without a call.
+/// Packets with successive numbers by which RTP is recognised without a call.
 const SUCCESSIVE: u8 = 4;
 
 struct Rtp {
@@ -82,20 +81,20 @@ struct Rtp {
     calls: Vec<Call>,
     /// The place of each call among `calls`.
     call_ids: HashMap<String, usize>,
-    /// How often a port was announced by another call than before, or a call ended.
+    /// Number of times that another call announced a port, or a call ended.
     changes: u64,
     /// Calls that ended since their ports were forgotten.
     ended: usize,
     /// The place of each stream among `measured`.
     streams: HashMap<(FiveTuple, u32), usize>,
     measured: Vec<Measured>,
-    /// Of what looks like RTP the next number, and how many were successive.
+    /// The next number of streams that look like RTP, and the number of successive packets.
     candidates: HashMap<(FiveTuple, u32), (u16, u8)>,
     /// Packets of streams without room.
     unfollowed: u64,
 }
 
-/// A call, as its first message tells it.
+/// A call, as its first message describes it.
 struct Call {
     id: String,
     from: String,
@@ -171,7 +170,6 @@ impl Rtp {
         }
     }
 
-    /// The number of a call.
     fn call(&mut self, message: &Message<'_>) -> Option<usize> {
         let id = cut(message.call_id);
         if let Some(known) = self.call_ids.get(&id) {
@@ -192,7 +190,7 @@ impl Rtp {
         of((ends.dst, ends.dst_port)).or_else(|| of((ends.src, ends.src_port)))
     }
 
-    /// A datagram that is no SIP.
+    /// A datagram that is not SIP.
     fn datagram(&mut self, ends: FiveTuple, payload: &[u8], time_ns: i64) {
         let Some(header) = Header::parse(payload) else { return };
         let key = (ends, header.ssrc);

@@ -138,7 +138,6 @@ impl Stage for ByNumber {
 
 /// Passes flows with a hash below a bound.
 struct ByFlow {
-    /// Of 2^64.
     bound: u128,
     seed: u64,
 }

@@ -71,7 +71,7 @@ impl SharedOutput {
 }
 
 impl Inner {
-    /// The interfaces of all workers, of which one has just told its own.
+    /// Sums the interfaces of all workers, after one has reported its own.
     fn sum_interfaces(&mut self, worker: usize, interfaces: &[InterfaceAccount]) -> Vec<InterfaceAccount> {
         self.interfaces[worker] = interfaces.to_vec();
         let mut sum = Account::default();

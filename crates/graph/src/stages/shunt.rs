@@ -15,7 +15,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "shunt",
     summary: "the first packets or bytes of each flow, by application; the rest is cut off",
@@ -56,8 +55,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(|arguments, _| Ok(Box::new(make(arguments)?))),
 };
 
-/// The seed of the hash that tells flows apart: by chance, so that strangers cannot make flows that share a limit; a
-/// fixed one in tests.
+/// The seed of the hash of flows: random, so that strangers cannot make flows that share a limit; a fixed one in
+/// tests.
 fn seed() -> u64 {
     if cfg!(test) { 0x7368_756e_7400 } else { RandomState::new().hash_one(0) }
 }
@@ -133,7 +132,7 @@ impl Kind {
 struct Passed {
     packets: u64,
     bytes: u64,
-    /// Its kind; 0 until it is recognised, and for others.
+    /// Kind of the flow; 0 until it is recognised, and for others.
     kind: u16,
     is_recognised: bool,
     is_cut: bool,

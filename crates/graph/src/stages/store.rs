@@ -21,8 +21,8 @@ pub struct StoreOutput {
 }
 
 impl StoreOutput {
-    /// Records with `recorder`. `name` is what the account calls it; `tell` is told what a person should know of: a
-    /// disk that fails, a recording that was put in order.
+    /// Records with `recorder`. `name` is its name in the account; `tell` gets the messages for people: a disk that
+    /// fails, a recording that was put in order.
     pub fn new(
         recorder: Recorder,
         name: &str,

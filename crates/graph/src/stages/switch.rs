@@ -22,7 +22,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, TickContext};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "switch",
     summary: "each packet to one of several outputs: by filter, label or value",

@@ -7,7 +7,6 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "tee",
     summary: "the same packets to every stage that is connected",

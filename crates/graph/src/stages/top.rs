@@ -32,7 +32,6 @@ pub(super) const RANKED_BY: Parameter = Parameter {
     meaning: "the quantity that ranks them",
 };
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
     summary: "ranks hosts, flows, ports and others by traffic",

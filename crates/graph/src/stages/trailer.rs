@@ -20,7 +20,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "trailer",
     summary: "the time stamp that a switch or tap put behind a frame becomes the packet's time",
@@ -161,7 +160,7 @@ fn time(seconds: u64, nanos: u64) -> Option<Timestamp> {
     (nanos < 1_000_000_000).then(|| Timestamp::from_nanos((seconds * 1_000_000_000 + nanos) as i64))
 }
 
-/// Flag of a metamako trailer: extensions stand before the stamp.
+/// Flag of a metamako trailer: extensions precede the stamp.
 const HAS_EXTENSIONS: u64 = 2;
 
 fn metamako(data: &[u8], _: usize) -> Option<Stamp> {

@@ -11,7 +11,6 @@ use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table, grouped};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "verify",
     summary: "which marked packets are lost, doubled, reordered, and how long they took",

@@ -18,7 +18,6 @@ use crate::stage::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "view",
     summary: "the greatest hosts, pairs, services and flows of each second, for `tapline view`",

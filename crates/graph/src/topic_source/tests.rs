@@ -36,7 +36,7 @@ impl Carrier for Keeper {
     }
 }
 
-/// Chunks of this number of packets on two interfaces, taken in turn; the third packet tells of 7 lost before it.
+/// Chunks of this number of packets on two interfaces, taken in turn; the third packet reports 7 lost before it.
 fn chunks(packets: u64) -> Vec<Block> {
     let keeper = Keeper::default();
     let limits = Limits { block: 2000, ..Limits::default() };

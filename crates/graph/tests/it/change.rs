@@ -18,7 +18,7 @@ use tapline_source::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
 
-/// Lends the same traffic over and over until it is told to stop.
+/// Lends the same traffic over and over until it must stop.
 struct Endless {
     lent: FrameBatches,
     interfaces: Vec<Interface>,
@@ -61,7 +61,7 @@ fn clock() -> ClockReading {
 const STAYS: &str =
     "s :: file(endless); s -> mine :: count; s -> filter(\"tcp\") -> tcp :: count -> first -> flows :: count";
 
-/// Other graphs that come and go beside it, in turn.
+/// Other graphs that come and go at the same time, in turn.
 const OTHERS: [&str; 4] = [
     "file(endless) -> filter(\"tcp\") -> other :: top(by=flow)",
     "file(endless) -> sample(1/10) -> delay(5ms) -> late :: count",
@@ -247,7 +247,7 @@ impl Changing {
     }
 }
 
-/// Stands where nothing is yet.
+/// A stage for a place that has none yet.
 struct Nothing;
 
 impl tapline_graph::Stage for Nothing {
@@ -256,8 +256,8 @@ impl tapline_graph::Stage for Nothing {
     }
 }
 
-/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew,
-/// and so do all that take its flows. What else there is goes on.
+/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter restarts,
+/// and so do all that take its flows. The rest goes on.
 #[test]
 fn collectors_come_and_go_and_every_sum_agrees() {
     let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback is there"));

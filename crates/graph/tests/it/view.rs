@@ -27,7 +27,7 @@ impl Dice {
     }
 }
 
-/// What a second had, by each dimension that the frames tell.
+/// The contents of a second, by each dimension that the frames have.
 #[derive(Default)]
 struct Exact {
     hosts_in: HashMap<Key, Amount>,
@@ -173,7 +173,7 @@ fn seconds_are_exact(seconds: u64, hosts: u64, seed: u64) {
     trial.assert_balanced();
 }
 
-/// Seconds of a file are cut where they end, also within a batch, and time without packets stands by itself.
+/// Seconds of a file are cut where they end, also within a batch, and time without packets is a second of its own.
 #[test]
 fn a_batch_of_several_seconds_is_cut() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,7 +27,7 @@ use tapline_packet::{Interface, Packet};
 
 use super::rows::{Row, Scratch};
 
-/// What a column tells of a packet.
+/// The fact about a packet in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     Time,
@@ -137,7 +137,7 @@ impl Columns {
         Columns::of(NAMES.to_vec())
     }
 
-    /// Those with these names, in their order.
+    /// The columns with these names, in their order.
     pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Result<Columns, String> {
         let mut wanted: Vec<(&str, Content)> = Vec::new();
         for name in names {
@@ -177,7 +177,7 @@ impl Columns {
         self.rows
     }
 
-    /// Their texts and bytes.
+    /// Bytes of the texts.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }

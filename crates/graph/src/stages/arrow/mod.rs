@@ -35,7 +35,7 @@ pub fn arrow_output<W: Write + Send + 'static>(
     Ok(Box::new(output::ArrowOutput::new(columns::Columns::parse(columns)?, stream, is_live)))
 }
 
-/// The same in a build without Arrow.
+/// The output in a build without Arrow.
 ///
 /// # Errors
 /// Always.

@@ -29,7 +29,7 @@ pub(super) struct ArrowOutput<W: Write> {
 enum State<W: Write> {
     New(Option<W>),
     Open(Box<StreamWriter<W>>),
-    /// It takes no more, for this reason.
+    /// The output takes no more, for this reason.
     Broken(io::ErrorKind),
 }
 

@@ -1,4 +1,4 @@
-//! What the columns tell of one packet.
+//! The values of the columns for one packet.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ pub(super) struct Row<'a> {
     pub(super) protocol: Option<i16>,
     pub(super) ports: Option<(u16, u16)>,
     pub(super) tcp_flags: Option<i16>,
-    /// What identifies the flow; of ICMP, type and code stand in the destination's port.
+    /// The tuple of the flow; ICMP has type and code in the destination's port.
     tuple: Option<FiveTuple>,
 }
 
@@ -56,7 +56,7 @@ fn tcp_flags(headers: &Headers, data: &[u8]) -> Option<i16> {
     data.get(headers.l4()? + 13).copied().map(i16::from)
 }
 
-/// What identifies the flow.
+/// The tuple of the flow.
 fn tuple(headers: &Headers, data: &[u8]) -> Option<FiveTuple> {
     let tuple = headers.five_tuple(data)?;
     if !matches!(tuple.protocol, ICMP | ICMPV6) {

@@ -187,7 +187,7 @@ fn an_empty_stream_has_its_schema() {
     assert_eq!(reader.schema().fields().len(), 13);
 }
 
-/// Wherever the reader leaves: what it did not take whole is lost, and nothing is written behind.
+/// A reader that leaves at any place: the batch that it did not take whole is lost, and nothing is written behind.
 #[test]
 fn a_reader_that_leaves_loses_its_batch() {
     let whole = Pipe::new(1 << 20);

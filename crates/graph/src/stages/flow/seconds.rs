@@ -1,4 +1,4 @@
-//! Seconds of a meter that a view is told of, and the memory of the journals between them.
+//! Seconds of a meter for a view, and the memory of the journals between them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(in crate::stages) fn second_of(time: Timestamp) -> i64 {
     time.as_nanos().div_euclid(SECOND_NS)
 }
 
-/// The begin of a second since 1970; the greatest time if it lies behind.
+/// The begin of a second since 1970; the greatest time if it is later.
 pub(in crate::stages) fn begin_of(second: i64) -> Timestamp {
     Timestamp::from_nanos(second.saturating_mul(SECOND_NS))
 }
 
-/// What a view is told once a second.
+/// The seconds that are passed to a view.
 #[derive(Default)]
 pub(super) struct Seconds {
     /// The second of the last packets or the last tick.
@@ -34,9 +34,9 @@ pub(super) struct Seconds {
 /// Memory of journals, used again and again.
 #[derive(Default)]
 pub(super) struct Journals {
-    /// Those that were handed on, the oldest first.
+    /// Journals that were handed on, the oldest first.
     on_their_way: VecDeque<Arc<Journal>>,
-    /// Those that were read, the last one on top.
+    /// Journals that were read, the last one on top.
     read: Vec<Journal>,
 }
 

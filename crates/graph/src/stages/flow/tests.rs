@@ -167,7 +167,7 @@ fn a_clock_that_is_set_back_stops_no_timer() {
     assert_eq!(["idle", "late", "now"].map(|column| number(&trial, "f", column)), [1, 0, 0]);
 }
 
-/// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the
+/// Files of records that cannot be written: all flows are handed on all the same, the error is reported, and the
 /// account balances.
 #[test]
 fn a_full_disk_leaves_no_packet_out_of_the_account() {

@@ -162,7 +162,7 @@ mod tests {
         }
     }
 
-    /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
+    /// The accepted ones of twelve packets: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
     fn accepted(decide: CompileFpl) -> Vec<usize> {
         let mut second = FplStage::new(decide);
         let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));

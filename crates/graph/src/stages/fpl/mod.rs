@@ -18,7 +18,6 @@ use crate::table::{Cell, Table};
 pub use decide::{CompileFpl, FplStage};
 pub use program::{FplProgram, functions, search_function};
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "fpl",
     summary: "packets for which a program in FPL returns other than 0",

@@ -24,7 +24,7 @@ use tapline_source::Error;
 
 use super::super::input_file;
 
-/// A program, and what it remembers in each worker.
+/// A program, and its memory in each worker.
 pub struct FplProgram {
     name: String,
     text: String,
@@ -73,8 +73,8 @@ struct Worker {
 }
 
 impl FplProgram {
-    /// A program with `cells` cells of memory, which may call these searches besides the standard functions; `name` is
-    /// for messages. It is compiled once for Ethernet, so that its errors show at once.
+    /// A program with `cells` cells of memory, which may call these searches in addition to the standard functions;
+    /// `name` is for messages. It is compiled once for Ethernet, so that its errors show at once.
     ///
     /// # Errors
     /// The error of the program, with its place.
@@ -93,7 +93,7 @@ impl FplProgram {
         Ok(program)
     }
 
-    /// The same program for `workers` workers, each with its own memory.
+    /// The program for `workers` workers, each with its own memory.
     #[must_use]
     pub fn for_workers(mut self, workers: usize) -> FplProgram {
         if self.shared.is_some() && workers <= 1 {

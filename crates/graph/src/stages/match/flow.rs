@@ -13,8 +13,8 @@ use tapline_search::{Patterns, StreamState};
 
 use super::super::recent::Recent;
 
-/// The protocol number of TCP.
-/// A number that is so far before the expected one is no repetition: the flow goes on there.
+/// The protocol number of TCP. A number that is so far before the expected one is not a repetition: the flow goes on
+/// there.
 const JUMP_MIN: i32 = 1 << 24;
 const FLAG_SYN: u8 = 0x02;
 const FLAG_FIN: u8 = 0x01;
@@ -46,8 +46,8 @@ impl Flows {
         Flows(Recent::new(room))
     }
 
-    /// Searches a packet, and what it completes: each found pattern, and where it begins in its flow. `None` if it
-    /// belongs to no flow.
+    /// Searches a packet, and the data that it completes: each found pattern, and its start in the flow. `None` if
+    /// the packet belongs to no flow.
     pub(super) fn search(
         &mut self,
         patterns: &Patterns,

@@ -19,7 +19,6 @@ use crate::stage::Stage;
 use crate::table::{Cell, Table};
 use flow::Flows;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "match",
     summary: "packets whose payload holds one of many patterns",
@@ -107,7 +106,6 @@ struct Search {
     patterns: Patterns,
     /// State of flows, if patterns may span packets.
     flows: Option<Flows>,
-    /// By pattern.
     met: Vec<PatternMatches>,
     /// Patterns of the packet at hand, and where they begin.
     last: Vec<(u32, u64)>,

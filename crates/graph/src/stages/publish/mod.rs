@@ -26,7 +26,6 @@ use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use queue::{PacketBlock, Queue, Wanted};
 pub use source::PublishedSource;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "publish",
     summary: "packets for other processes, as the capture tap:NAME",

@@ -26,7 +26,7 @@ use crate::table::grouped;
 
 /// Interval at which it is checked whether workers have taken new rules.
 const TAKEN: Duration = Duration::from_millis(2);
-/// Messages that are kept until they are told; more are left out.
+/// Maximum number of messages that wait to be reported; more are left out.
 const MESSAGES_MAX: usize = 64;
 
 /// Files of rules that are open in a run, so that workers share them.
@@ -87,7 +87,7 @@ pub(super) struct SharedRules {
     /// Whether several threads count.
     is_shared: bool,
     pub(super) options: InterfaceOptions,
-    /// How often the rules have changed.
+    /// Number of changes of the rules.
     generation: AtomicU64,
     state: Mutex<State>,
     messages: Mutex<Vec<String>>,
@@ -135,7 +135,7 @@ impl SharedRules {
         self.state().workers[worker].interfaces = interfaces.to_vec();
     }
 
-    /// How often the rules have changed.
+    /// Number of changes of the rules.
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -157,7 +157,7 @@ impl SharedRules {
         }
     }
 
-    /// Reads the file and lays its rules ready. A mistake is told, and the old rules stay.
+    /// Reads the file and prepares its rules. A mistake is reported, and the old rules stay.
     fn reload(&self) {
         match self.try_reload() {
             Ok(set) => {

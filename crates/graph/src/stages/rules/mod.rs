@@ -32,7 +32,6 @@ pub use loader::RuleFiles;
 use loader::SharedRules;
 use prepared::Prepared;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "rules",
     summary: "a file of rules decides where packets go, and can be changed while they flow",
@@ -84,7 +83,6 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }))
 }
 
-/// The names of the outputs from number 1.
 fn output_names(arguments: &Arguments) -> Result<Vec<String>, String> {
     let text = arguments.text("outputs");
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
@@ -123,9 +121,9 @@ pub fn check(
 
 struct Rules {
     shared: Arc<SharedRules>,
-    /// Its number among the stages that share the rules.
+    /// Number among the stages that share the rules.
     worker: usize,
-    /// Whether it tells what happens to the file.
+    /// Whether it reports changes of the file.
     is_first: bool,
     rows: usize,
     prepared: Prepared,

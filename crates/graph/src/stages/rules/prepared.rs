@@ -21,10 +21,10 @@ pub(super) type Compiled = HashMap<LinkType, Vec<Arc<Filter>>>;
 /// Rules and their filters.
 pub(super) struct Prepared {
     pub(super) rules: Arc<RuleSet>,
-    /// The filter that stands first, for each interface.
+    /// The first filter, for each interface.
     pub(super) filter: Filters,
     sets: Vec<(LinkType, FilterSet)>,
-    /// Which set is for each interface.
+    /// The set of each interface.
     by_interface: Vec<usize>,
     /// Sentences about rules that an interface cannot have.
     pub(super) told: Vec<String>,
@@ -50,7 +50,7 @@ impl Prepared {
         self.extend_with(interfaces, options, &mut Compiled::new())
     }
 
-    /// The same with filters that are compiled already.
+    /// Extends with filters that are compiled already.
     pub(super) fn extend_with(
         &mut self,
         interfaces: &[Interface],
@@ -90,7 +90,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Asks the list about packets, and tells of each the rules that match, in their order.
+    /// Matches packets with the list, and reports for each the matching rules, in their order.
     pub(super) fn classify(
         &mut self,
         packets: &Packets<'_>,

@@ -161,7 +161,7 @@ fn samples_are_exact_for_each_rule() {
     trial.assert_balanced();
 }
 
-/// Pushes packets until the stage has told of the file, at most for half a minute.
+/// Pushes packets until the stage has reported the file, at most for half a minute.
 fn until_told(trial: &mut Trial, word: &str) -> String {
     let limit = Instant::now() + Duration::from_secs(30);
     while Instant::now() < limit {

@@ -32,7 +32,6 @@ use crate::table::{Cell, Table};
 use alerts::{Alert, AlertFile};
 use streams::StreamWindows;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "signatures",
     summary: "packets that Snort's signatures describe",
@@ -92,7 +91,6 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(make),
 };
 
-/// Refusals that are told one by one.
 const REFUSALS_TOLD: usize = 5;
 
 const SYN: u8 = 0x02;
@@ -142,7 +140,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }))
 }
 
-/// What a person should know of refused lines.
+/// Messages for people about refused lines.
 fn told(path: &Path, used: usize, refusals: &[Refusal]) -> Vec<String> {
     let head =
         format!("{}: {used} signatures are used, {} lines are refused", path.display(), refusals.len());
@@ -166,7 +164,7 @@ struct Signatures {
     n: usize,
 }
 
-/// What becomes of findings.
+/// The outputs of findings.
 struct Reports {
     thresholds: Recent<(u32, IpAddr), [ThresholdState; 2]>,
     /// By the signature's place in the detector.
@@ -179,7 +177,7 @@ struct Reports {
 struct Tally {
     /// Packets that it fitted.
     fitted: u64,
-    /// Those that were reported: the others were beyond its threshold.
+    /// Reported findings: the others were beyond the threshold.
     reported: u64,
 }
 

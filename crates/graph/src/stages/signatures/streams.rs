@@ -18,7 +18,6 @@ const KEPT: usize = 2048;
 /// One direction of a connection: its number, and whether the client sends.
 type Key = (u64, bool);
 
-/// Windows of all streams.
 pub(super) struct StreamWindows {
     reassembler: Reassembler,
     windows: HashMap<Key, Window>,
@@ -38,7 +37,7 @@ pub(super) struct FreshPiece {
     fresh: usize,
     /// Behind the packet's bytes: what waited for them follows.
     end: usize,
-    /// The window for the next packet, where a gap lies behind the packet.
+    /// The window for the next packet, if a gap is behind the packet.
     behind_gap: Option<Window>,
     /// The stream ends with the packet, or with what waited for it.
     is_last: bool,
@@ -58,7 +57,8 @@ impl StreamWindows {
         StreamWindows { reassembler: Reassembler::new(limits), windows: HashMap::new() }
     }
 
-    /// Takes a packet. What it adds to bytes that came before is given, to be [put back](Self::put_back) afterwards.
+    /// Takes a packet. Returns its new bytes joined to the previous ones, to be [put back](Self::put_back)
+    /// afterwards.
     pub(super) fn take(&mut self, headers: &Headers, packet: Packet<'_>) -> Option<FreshPiece> {
         let StreamWindows { reassembler, windows } = self;
         let mut taken = None;

@@ -27,7 +27,6 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageStatus, TickContext};
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "extract",
     summary: "files out of HTTP/1: the bodies of requests and responses",
@@ -159,7 +158,7 @@ struct Body {
     head: Head,
     hash: Sha256,
     len: u64,
-    /// Its file; none once it is clear that it is not kept.
+    /// File of the body; none once it is clear that it is not kept.
     file: Option<(PathBuf, File)>,
     fate: Fate,
 }
@@ -527,7 +526,7 @@ mod tests {
         }
     }
 
-    /// What a run of frames leaves in memory, before the end and after it, with the conversations given up.
+    /// Memory after a run of frames, before the end and after it, with the conversations given up.
     fn left(memory_max: usize, frames: &[Vec<u8>]) -> ([(usize, usize); 2], u64) {
         let folder = tempfile::tempdir().expect("there is room");
         let (mut bodies, mut failure) = (bodies(folder.path()), None);

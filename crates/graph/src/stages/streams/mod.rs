@@ -35,7 +35,6 @@ pub(crate) const MEMORY: Parameter = Parameter {
     default: Some("64M"),
     meaning: "bytes of packets that wait behind gaps, of all streams",
 };
-/// Memory for each stream.
 pub(crate) const STREAM_MEMORY: Parameter = Parameter {
     name: "stream_memory",
     kind: ParameterType::Number(1_000, 64_000_000_000),
@@ -90,7 +89,7 @@ impl Streams {
         Streams { reassembler, others: Account::default(), is_live: false }
     }
 
-    /// Takes all packets, and tells of their streams.
+    /// Takes all packets, and reports the events of their streams.
     fn push(&mut self, packets: &Packets<'_>, mut sink: impl FnMut(&Stream, Event<'_>)) {
         for index in packets.selection.iter() {
             let packet = packets.batch.packet(index);

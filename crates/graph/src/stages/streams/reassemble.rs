@@ -20,7 +20,6 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "reassemble",
     summary: "TCP segments in the order of their streams, each byte once",
@@ -51,7 +50,7 @@ struct Due {
     /// Bytes and records of copies.
     bytes: Vec<u8>,
     records: Vec<Record>,
-    /// The interfaces that the copies' interface numbers stand for.
+    /// The interfaces of the copies' interface numbers.
     interfaces: Vec<Interface>,
 }
 
@@ -120,8 +119,8 @@ impl Due {
     }
 }
 
-/// Takes bytes of payload out of a packet, in front, and makes its lengths, number and checksums right. It lies at the
-/// end of `bytes`, from `offset` on.
+/// Takes bytes of payload out of a packet, in front, and corrects its lengths, number and checksums. The packet is at
+/// the end of `bytes`, from `offset` on.
 fn cut_front(
     bytes: &mut Vec<u8>,
     offset: usize,

@@ -26,7 +26,6 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageStatus, TickContext};
 use crate::table::Table;
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "streams",
     summary: "the bytes of TCP streams, as files or lines",
@@ -190,7 +189,7 @@ impl Files {
     }
 }
 
-/// Of numbers and a word alone: nothing of it comes from the wire.
+/// A name of numbers and a word: no part of it comes from the wire.
 fn file_name(stream: &Stream) -> String {
     format!("{:06}.{}", stream.connection, side(stream))
 }
@@ -244,7 +243,7 @@ fn line(is_json: bool, stream: &Stream, event: &Event<'_>, lines: &mut Vec<u8>) 
     };
 }
 
-/// Lines that begin with a tab, with dots for what is no printable ASCII.
+/// Lines that begin with a tab, with dots for bytes that are not printable ASCII.
 fn printable(bytes: &[u8]) -> String {
     let text = bytes.trim_ascii_end().split(|byte| *byte == b'\n');
     let shown = |byte: &u8| if byte.is_ascii_graphic() || *byte == b' ' { char::from(*byte) } else { '.' };

@@ -15,7 +15,7 @@ use tapline_watch::{
 
 use crate::catalog::Arguments;
 
-/// A wait at the end that is not told.
+/// Waits shorter than this are not reported.
 const SHORT: Duration = Duration::from_millis(500);
 /// Interval at which it is looked whether commands, webhooks and holds are done.
 const LOOK: Duration = Duration::from_millis(10);
@@ -132,8 +132,7 @@ impl Actions {
         self.lines.flush().map_err(|error| Error::output(&self.name, error))
     }
 
-    /// Waits for commands, webhooks and holds that are due, for the time that an end has. A wait that is not short is
-    /// told.
+    /// Waits for commands, webhooks and holds that are due, for the time that an end has. A longer wait is reported.
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + END_TIME;
         self.commands.iter_mut().for_each(|commands| commands.end_by(end));
@@ -180,8 +179,8 @@ impl Actions {
         faults
     }
 
-    /// What found no room, and what failed: `run_refused`, of commands and holds, and `hook_refused`. Only eight gauges
-    /// are shown, so holds have none of their own.
+    /// Reports dropped and failed actions: `run_refused`, of commands and holds, and `hook_refused`. Only eight
+    /// gauges are shown, so holds have none of their own.
     pub(super) fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
         let commands = self.commands.as_ref().map(Commands::counts);
         let holds = self.holds.as_ref().map(Holds::counts);

@@ -40,7 +40,8 @@ impl WatchCompiler {
         std::mem::take(&mut lock(&self.told))
     }
 
-    /// What was made of a text for an interface, or what accepts nothing, if another link type could have the text.
+    /// The compiled text for an interface, or a filter that accepts nothing, if another link type could have the
+    /// text.
     fn or_reject<T>(
         &self,
         text: &str,
@@ -126,7 +127,7 @@ pub(super) fn folder(path: &Path) -> &Path {
     tapline_sys::sandbox::folder_of(path).unwrap_or(Path::new("."))
 }
 
-/// What rules need beside packets.
+/// Data that rules need in addition to packets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchNeeds {
     /// Files and folders that are read when rules are read again.
@@ -139,7 +140,7 @@ pub struct WatchNeeds {
     pub stores: Vec<PathBuf>,
 }
 
-/// What the rules of a file need; nothing for a file that cannot be read, which is told elsewhere.
+/// The needs of the rules of a file; empty for a file that cannot be read, which is reported elsewhere.
 pub fn needs(path: &Path) -> WatchNeeds {
     let Ok(rules) = parsed(path) else { return WatchNeeds::default() };
     let actions = || {

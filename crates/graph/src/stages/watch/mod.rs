@@ -1,4 +1,4 @@
-//! `watch`: events that rules tell, and what follows them.
+//! `watch`: events of rules, and their actions.
 //!
 //! ```text
 //! packets --> Watch (rules) --> Event --> line of text or JSON
@@ -52,7 +52,6 @@ const COLUMNS: [&str; 12] = [
     "rec_lost",
 ];
 
-/// The class of this stage.
 pub(crate) const CLASS: StageClass = StageClass {
     name: "watch",
     summary: "events that rules tell: rates, counts, new hosts, silence, scripts; and what follows them",
@@ -151,7 +150,7 @@ impl WatchStage {
         actions.record(&periods)
     }
 
-    /// Has failures of rules, recordings, commands, webhooks and holds told.
+    /// Reports failures of rules, recordings, commands, webhooks and holds.
     fn tell_faults(&mut self) {
         self.told.extend(self.watch.take_faults());
         self.told.extend(self.actions.take_faults());
@@ -182,7 +181,7 @@ impl WatchStage {
     }
 }
 
-/// What is said of rules that were read again, how many, and of settings that keep their values.
+/// The message about rules that were read again, their number, and settings that keep their values.
 fn read_again((rules, scripts): (usize, usize), kept: &[&str]) -> String {
     let kept = match kept {
         [] => String::new(),
@@ -192,7 +191,7 @@ fn read_again((rules, scripts): (usize, usize), kept: &[&str]) -> String {
     format!("rules read again: {rules}, {scripts}{kept}")
 }
 
-/// What is said of a file with a mistake: one line, without the drawing that shows the place.
+/// The message about a file with a mistake: one line, without the drawing that shows the place.
 fn stay(why: &str) -> String {
     let is_drawn = |line: &&str| {
         let behind_number = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');

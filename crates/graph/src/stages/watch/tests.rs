@@ -107,7 +107,7 @@ impl Case {
         }
     }
 
-    /// What was told: seconds, rule and kind.
+    /// Reported events: seconds, rule and kind.
     fn told(&self) -> Vec<(i64, String, String)> {
         let text = std::fs::read_to_string(self.folder.path().join("told")).unwrap_or_default();
         let told = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -218,7 +218,7 @@ fn the_clock_of_a_file_goes_back_with_its_packets() {
     assert!(quiet.iter().any(|event| (HOUR + 95..HOUR + 102).contains(&event.0)), "{quiet:?}");
 }
 
-/// Two clocks in turn are no step back: limits and keys hold, as if all came at the later time.
+/// Two clocks in turn are not a step back: limits and keys hold, as if all came at the later time.
 #[test]
 fn two_clocks_in_a_file_break_no_bound() {
     let rules = "[[rule]]\nname = \"all\"\non = \"packet\"\nlimit = \"3/1m\"\n
@@ -240,7 +240,7 @@ name = "losses"
 on = "account lost"
 "#;
 
-/// Rings are read last: what was lost at the stop is told, too.
+/// Rings are read last: losses at the stop are reported, too.
 #[test]
 fn losses_at_the_stop_are_told() {
     let mut case = Case::live(LOSSES);
@@ -252,7 +252,7 @@ fn losses_at_the_stop_are_told() {
     assert_eq!(case.values(), [5, 7]);
 }
 
-/// A rule that was changed tells what is lost from then on, not what was lost before.
+/// A changed rule reports losses from then on, not those before.
 #[test]
 fn a_changed_rule_tells_no_losses_of_before() {
     let mut case = Case::live(LOSSES);

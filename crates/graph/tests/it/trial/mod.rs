@@ -83,7 +83,7 @@ impl Trial {
         Trial::viewed(text, None)
     }
 
-    /// The same with a file for the stage `view`.
+    /// Makes a trial with a file for the stage `view`.
     pub(crate) fn viewed(text: &str, view: Option<Arc<ViewFile>>) -> Result<Trial, String> {
         let plan = Plan::new(&[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
@@ -158,12 +158,12 @@ impl Trial {
         self.push_all(&packets, BATCH_MAX);
     }
 
-    /// Tells the time.
+    /// Advances the time.
     pub(crate) fn tick(&mut self, now: i64) {
         self.tick_at(ClockReading::unset(Timestamp::from_nanos(now)));
     }
 
-    /// Tells the time by both clocks.
+    /// Advances both clocks.
     pub(crate) fn tick_at(&mut self, now: ClockReading) {
         self.now = now;
         self.graph.tick(&TickContext::new(now, &[])).expect("nothing fails");
@@ -180,7 +180,7 @@ impl Trial {
         std::mem::take(&mut self.ends[end].lock().expect("no panic"))
     }
 
-    /// The same of the only end.
+    /// Packets that arrived at the only end.
     pub(crate) fn arrived(&self) -> Vec<Arrived> {
         self.arrived_at(0)
     }
