@@ -56,7 +56,6 @@ impl From<crate::bytes::Cut> for End {
     }
 }
 
-/// One packet.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "babel";
     cx.text("babel");

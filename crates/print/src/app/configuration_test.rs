@@ -13,7 +13,6 @@ use crate::text::Text;
 /// A frame that makes no sense from here on.
 struct Invalid<'p>(Span<'p>);
 
-/// One frame.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "loopback";
     cx.text("Loopback");

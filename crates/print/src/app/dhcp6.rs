@@ -106,7 +106,6 @@ const SHOWN_MAX: usize = 10;
 /// Maximum nesting depth of messages and options.
 const DEPTH_MAX: u32 = 16;
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     // Bytes that were not captured are treated as absent.
     print_message(cx, span.limit(span.length.min(span.captured())), 0)

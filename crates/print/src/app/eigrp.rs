@@ -61,7 +61,6 @@ const PROTOCOLS: &[(u8, &str)] = &[
     (11, "Connected"),
 ];
 
-/// One packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "eigrp";
     if span.captured() < HEADER_LEN {

@@ -14,7 +14,6 @@ const OPERATIONS: [&str; 3] = ["hello", "coup", "resign"];
 const STATES: &[(u8, &str)] =
     &[(0, "initial"), (1, "learn"), (2, "listen"), (4, "speak"), (8, "standby"), (16, "active")];
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "hsrp";
     let version = span.u8(0)?;

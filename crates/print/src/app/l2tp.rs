@@ -15,7 +15,6 @@ const SEQUENCE: u16 = 0x0800;
 const OFFSET: u16 = 0x0200;
 const PRIORITY: u16 = 0x0100;
 
-/// One packet.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "l2tp";
     let flags = span.u16(0)?;

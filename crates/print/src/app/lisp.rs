@@ -43,7 +43,6 @@ enum End {
     Invalid,
 }
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "lisp";
     span.need(16)?;

@@ -109,7 +109,6 @@ const PSEUDOWIRES: &[(u16, &str)] = &[
 
 const TOO_SHORT: &str = "\n\t      TLV is too short";
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "lspping";
     if span.length < HEADER_LEN {

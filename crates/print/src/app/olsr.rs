@@ -33,7 +33,6 @@ const TYPES: &[(u8, &str)] = &[
 const LINKS: [&str; 4] = ["Unspecified", "Asymmetric", "Symmetric", "Lost"];
 const NEIGHBORS: [&str; 3] = ["Not-Neighbor", "Symmetric", "Symmetric-MPR"];
 
-/// One packet.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, is_v4: bool) -> Printed {
     cx.protocol = "olsr";
     put!(cx, "OLSRv{}", if is_v4 { 4 } else { 6 });

@@ -56,7 +56,6 @@ const LINK_STATES: &[(u32, &str)] = &[
 
 const AUTHENTICATIONS: &[(u16, &str)] = &[(0, "none"), (1, "simple"), (2, "MD5")];
 
-/// One packet.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ospf2";
     // The digest of cryptographic authentication follows the packet and does not count (RFC 2328, D.4.3).

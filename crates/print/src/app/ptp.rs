@@ -42,7 +42,6 @@ const FLAGS: &[(u32, &str)] = &[
     (0x18c0, "unknown"),
 ];
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ptp";
     if span.length < HEADER_LEN {

@@ -13,7 +13,6 @@ const ENTRY_LEN: usize = 20;
 const NEXT_HOP: u8 = 0xff;
 const INFINITY: u8 = 16;
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ripng";
     let version = span.u8(1)?;

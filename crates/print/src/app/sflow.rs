@@ -131,7 +131,6 @@ const FRAME: &[Field] = &[("\n\t      frame len ", 4)];
 /// Whether the lengths of a sample make sense.
 type Valid = Result<bool, Cut>;
 
-/// One datagram.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "sflow";
     let is_v4 = span.u32(4)? == 1;

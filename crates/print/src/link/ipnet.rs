@@ -12,7 +12,6 @@ const HEADER_LEN: usize = 24;
 const INET: u8 = 2;
 const INET6: u8 = 26;
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ipnet";
     span.need(HEADER_LEN)?;

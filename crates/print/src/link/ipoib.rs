@@ -13,7 +13,6 @@ use crate::text::Text;
 const HEADER_LEN: usize = 44;
 const TYPE: usize = 40;
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ipoib";
     if span.captured() < HEADER_LEN {

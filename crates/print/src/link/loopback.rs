@@ -25,7 +25,6 @@ const FAMILIES: &[(u32, &str)] = &[
     (30, "IPv6"),
 ];
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "null";
     let native = span.u32_le(0)?;

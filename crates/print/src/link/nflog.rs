@@ -17,7 +17,6 @@ const PAYLOAD: u16 = 9;
 const INET: u8 = 2;
 const INET6: u8 = 10;
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "nflog";
     span.need(HEADER_LEN)?;

@@ -14,7 +14,6 @@ use crate::context::{Context, put};
 const HEADER_LEN: usize = 8;
 const LENGTH_MAX: u16 = 65_532;
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ppi";
     if span.captured() < HEADER_LEN {

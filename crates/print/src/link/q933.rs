@@ -74,7 +74,6 @@ impl Codeset {
     }
 }
 
-/// Prints a message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "q.933";
     if !cx.options.link_header {

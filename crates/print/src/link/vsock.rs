@@ -22,7 +22,6 @@ const OPERATIONS: [&str; 5] = ["UNKNOWN", "CONNECT", "DISCONNECT", "CONTROL", "P
 const VIRTIO_OPERATIONS: [&str; 8] =
     ["INVALID", "REQUEST", "RESPONSE", "RST", "SHUTDOWN", "RW", "CREDIT UPDATE", "CREDIT REQUEST"];
 
-/// Prints a packet.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "vsock";
     if span.captured() < HEADER_LEN {

@@ -17,7 +17,6 @@ const NEIGHBOR: u16 = 4;
 const FIELDS: &[(u16, &str)] =
     &[(DOMAIN, "Domain"), (STATUS, "Status"), (TYPE, "DTP type"), (NEIGHBOR, "Neighbor")];
 
-/// One message.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "dtp";
     if span.length < 1 {

@@ -39,7 +39,6 @@ const TYPES: &[(u16, &str)] = &[
     (SEQUENCE, "Sequence Number TLV"),
 ];
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "udld";
     if span.length < 4 {

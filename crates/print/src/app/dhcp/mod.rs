@@ -26,7 +26,6 @@ pub(crate) const VENDOR: usize = 236;
 /// The magic cookie before DHCP's options (RFC 2132, 2).
 pub(crate) const MAGIC: [u8; 4] = [99, 130, 83, 99];
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "bootp";
     let operation = span.u8(0)?;

@@ -37,7 +37,6 @@ const ODD_IN_QUESTIONS: u16 = 0x06cf;
 
 const INVERSE_QUERY: u8 = 1;
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, carrier: Carrier) -> Printed {
     cx.protocol = "domain";
     let Some(message) = message_of(cx, span, carrier)? else { return Ok(()) };

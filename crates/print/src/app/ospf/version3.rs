@@ -94,7 +94,6 @@ const GRACE: u16 = 11 | LINK_LOCAL;
 /// `false` ends the packet with the mark of a cut.
 type Whole = Result<bool, Cut>;
 
-/// One packet.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ospf3";
     let (version, kind) = (span.u8(0)?, span.u8(1)?);

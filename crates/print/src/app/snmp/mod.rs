@@ -63,7 +63,6 @@ const ENTERPRISE_SPECIFIC: i32 = 6;
 
 type Done = Result<(), Stop>;
 
-/// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "snmp";
     cx.text(" ");

@@ -15,7 +15,6 @@ const MATCH_LEN: usize = 24;
 const USE_LEN: usize = 32;
 const COMMAND: u8 = 0;
 
-/// Prints a message.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     if span.captured() < HEADER_LEN {
         cx.cut();
