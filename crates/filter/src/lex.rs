@@ -20,7 +20,6 @@ use std::net::Ipv6Addr;
 use crate::ast::{Keyword, Protocol};
 use tapline_syntax::{Error, Span};
 
-/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token<'a> {
     /// A number or a named constant.

@@ -66,7 +66,6 @@ impl Scope<'_> {
         parts.map(Predicate::any)
     }
 
-    /// The start of MTP2.
     fn mtp2_start(&self, word: &str) -> Result<u32> {
         match self.link_type() {
             LinkType::MTP2 => Ok(0),

@@ -103,7 +103,6 @@ pub(crate) struct Part {
     pub(crate) span: Span,
     /// With the qualifiers that the text leaves out; empty if the text says it all.
     pub(crate) label: String,
-    /// Predicate of the part.
     pub(crate) predicate: Predicate,
     /// Whether its contrary is wanted.
     pub(crate) negated: bool,

@@ -197,7 +197,6 @@ pub(super) fn is(value: NumberExpr, number: u32) -> Predicate {
     })
 }
 
-/// A place as a number.
 pub(super) fn address(place: FieldOffset) -> NumberExpr {
     match place.base {
         Base::Cell(cell) => NumberExpr::Cell(cell).plus(place.offset),
