@@ -22,7 +22,6 @@ pub(super) struct Condition {
 }
 
 impl Condition {
-    /// All numbers.
     const ANY: Condition = Condition { among: None, without: Vec::new(), low: 0, high: u32::MAX };
 
     /// One of `values`, which ascend.

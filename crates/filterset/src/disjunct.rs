@@ -48,7 +48,6 @@ pub(super) enum Literal {
 }
 
 impl Conjunction {
-    /// One part.
     pub(super) fn of(part: Part, condition: Condition) -> Conjunction {
         Conjunction { parts: vec![(part, condition)], is_weak: false }
     }

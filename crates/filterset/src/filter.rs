@@ -286,7 +286,6 @@ impl Alternative {
             .filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
     }
 
-    /// The keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u64]> {
         let words = self.layout.words();
         // A layout of no bits has one key, of no words.

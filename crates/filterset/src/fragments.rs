@@ -170,7 +170,6 @@ pub(super) struct Fragments {
     now: Timestamp,
 }
 
-/// One datagram.
 #[derive(Debug, Default)]
 struct Datagram {
     key: Key,
