@@ -253,12 +253,10 @@ pub const CONSTANTS: &[(&str, u64)] = &[
     ("TCP_CWR", 128),
 ];
 
-/// The field of a name.
 pub(super) fn find(name: &str) -> Option<&'static Field> {
     FIELDS.iter().find(|field| field.name == name)
 }
 
-/// The constant of a name.
 pub(super) fn constant(name: &str) -> Option<u64> {
     CONSTANTS.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
 }

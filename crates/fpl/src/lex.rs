@@ -12,7 +12,6 @@
 
 use tapline_syntax::{Error, Span};
 
-/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Number(u64),

@@ -165,7 +165,6 @@ impl Lowerer<'_> {
         self.builder.finish(Terminator::Goto(Target { block, arguments }));
     }
 
-    /// Mixes the word in if there is one.
     fn mix_if(&mut self, there: Value, hash: Value, word: Value) -> Value {
         let (yes, join) = (self.builder.block(), self.builder.block());
         let zero = self.builder.const64(0);
