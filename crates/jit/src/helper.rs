@@ -38,7 +38,6 @@ fn of(field: MetaField, meta: &Meta) -> u32 {
 /// A function of the graph, at an address that its code knows.
 pub(crate) struct Callee {
     function: Arc<dyn Function>,
-    /// Number of panics.
     panics: AtomicU64,
 }
 

@@ -54,7 +54,6 @@ pub(super) struct Body<'a, 'b> {
     values: Vec<Option<clif::Value>>,
     /// Values with 16 bits, for loads of two bytes.
     halves: Vec<Option<Half>>,
-    /// Number of guards on each value.
     guards: Vec<u32>,
     /// The generator's block for each block.
     blocks: Vec<Option<clif::Block>>,
