@@ -53,7 +53,6 @@ impl Locations {
 pub(super) struct Pool {
     /// Lost at packet loads.
     pub(super) lost: &'static [u8],
-    /// Kept.
     pub(super) kept: &'static [u8],
     /// Whether the last place on the stack is taken.
     pub(super) has_scratch: bool,

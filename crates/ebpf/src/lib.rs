@@ -224,7 +224,6 @@ pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
 struct Form {
     steps: Vec<Step>,
     homes: Locations,
-    /// Number of labels.
     labels: usize,
     has_context: bool,
 }

@@ -397,7 +397,6 @@ fn block_label(id: BlockId) -> Label {
     Label(id.0)
 }
 
-/// The variable of a value has its number.
 fn variable(value: Value) -> Variable {
     Variable::Free(value.0)
 }
