@@ -126,7 +126,6 @@ struct Rules<const K: usize> {
     entries: Vec<Entry<K>>,
 }
 
-/// Number of slots for a number of rules.
 fn slots_for(rules: usize) -> usize {
     rules + rules / 2 + 1
 }
