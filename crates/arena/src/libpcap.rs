@@ -1,4 +1,4 @@
-//! libpcap as an oracle: what the system's own library compiles, accepts and prints.
+//! libpcap as an oracle: the programs, verdicts and output of the system's own library.
 //!
 //! ```text
 //! libpcap.so.0.8 --dlopen--> Libpcap --compile--> LibpcapProgram (instructions) --run--> verdict
@@ -270,7 +270,7 @@ impl Drop for Handle<'_> {
 /// A function of the library.
 ///
 /// # Safety
-/// `F` must be the type of a function pointer and fit what the header declares under this name.
+/// `F` must be the type of a function pointer and fit the header's declaration of this name.
 unsafe fn symbol<F: Copy>(library: NonNull<c_void>, name: &CStr) -> Result<F, String> {
     assert!(size_of::<F>() == size_of::<*mut c_void>(), "F is a function pointer");
     // SAFETY: the library is loaded and stays so; the name ends in a zero byte.

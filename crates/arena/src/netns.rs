@@ -47,9 +47,9 @@ pub fn may_make_namespaces() -> Result<(), String> {
 /// Set by `make quick`: tests that need root or a network are skipped also where they could run.
 pub const QUICK: &str = "TAPLINE_QUICK";
 
-/// Says on standard error that `test` is skipped, and why, unless namespaces can be made.
+/// Reports on standard error that `test` is skipped, and why, unless namespaces can be made.
 ///
-/// Gives whether to go on.
+/// Returns whether to go on.
 pub fn namespaces_or_skip(test: &str) -> bool {
     if std::env::var_os(QUICK).is_some() {
         eprintln!("skipped: {test}: {QUICK} is set");

@@ -1,4 +1,4 @@
-//! Sends frames on an interface and counts exactly what the kernel took.
+//! Sends frames on an interface and counts exactly those that the kernel took.
 //!
 //! ```text
 //! frames, over and over --sendmmsg in bursts--> AF_PACKET --> interface
@@ -13,7 +13,7 @@ use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 const CATCH_UP_MAX: Duration = Duration::from_millis(20);
 /// The sleep of a paced sender when nothing is due.
 const TICK: Duration = Duration::from_micros(500);
-/// The pause before a frame is tried again for which the interface's queue had no room.
+/// The pause before a frame is tried again when the interface's queue was full.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
 /// The longest single wait for room in the socket.
 const WAIT: Duration = Duration::from_secs(1);

@@ -4,8 +4,8 @@
 //! arrivals --pick--> session (web, tls, dns, ...) --> its frames with times --heap by time--> (offset, frame)
 //! ```
 //!
-//! Sessions begin at random and run side by side, so their frames mix as they do on a wire. Sizes follow what links
-//! show: many small frames, many full ones, few between; few flows carry most bytes. No frame is longer than
+//! Sessions begin at random and run side by side, so their frames mix as they do on a wire. Sizes follow those of
+//! real links: many small frames, many full ones, few between; few flows carry most bytes. No frame is longer than
 //! [`FRAME_MAX`], so that every interface takes it.
 
 mod conversation;

@@ -48,7 +48,7 @@ struct Assembler<'a> {
     distance: Vec<usize>,
     /// Position of the last instruction that goes on to each block, 0 if there is none.
     copy: Vec<usize>,
-    /// The places of `ret` instructions and what they return, so that equal ones become one.
+    /// The places of `ret` instructions and their return values, so that equal ones become one.
     ret: Vec<(u32, usize)>,
     uses_cells: bool,
 }
@@ -101,7 +101,7 @@ impl Assembler<'_> {
         }
     }
 
-    /// Goes to the target from anywhere: by returning what it returns, or by a jump of 32 bits.
+    /// Goes to the target from anywhere: by returning its value, or by a jump of 32 bits.
     fn far_jump(&mut self, target: BlockId) {
         let block = &self.cfg[target];
         let insn = match block.terminator {

@@ -1,4 +1,4 @@
-//! The block graph: what a filter does, as blocks of straight code that branch to blocks.
+//! The block graph: a filter as blocks of straight code that branch to blocks.
 //!
 //! ```text
 //! cfg        := block* entry                     -- acyclic: no path comes back to a block

@@ -1,4 +1,4 @@
-//! The interpreter: the reference for what a program means.
+//! The interpreter: the reference for the meaning of a program.
 //!
 //! ```text
 //! insns:  ldh [12]      jeq 0x800 jt jf     ldb [23]    jeq 6    jeq 17   jeq 132   ret
@@ -24,9 +24,9 @@ impl Program {
     /// Runs the program on one packet: how many bytes of it to keep, 0 to reject it.
     ///
     /// `#pktlen` is the length on the wire; loads end at the captured length. Ancillary loads read the packet's
-    /// [`Meta`]; what a capture does not hold (mark, queue, hardware type, CPU and the like) rejects the packet, as a
-    /// load outside of the bytes does. `proto` is the EtherType, taken from the bytes as the kernel takes it from
-    /// Ethernet.
+    /// [`Meta`]; a field that a capture does not hold (mark, queue, hardware type, CPU and the like) rejects the
+    /// packet, as a load outside of the bytes does. `proto` is the EtherType, taken from the bytes as the kernel
+    /// takes it from Ethernet.
     #[inline]
     pub fn run(&self, packet: Packet<'_>) -> u32 {
         if self.decoded.uses_scratch {
@@ -317,7 +317,7 @@ fn byte(data: &[u8], x: u32, k: u32) -> Option<u32> {
     chunk(data, x, k).map(|&[byte]| byte.into())
 }
 
-/// An ancillary load; `None` for what no capture of ours holds.
+/// An ancillary load; `None` for fields that no capture of ours holds.
 #[cold]
 pub fn load_ancillary(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
     match k {

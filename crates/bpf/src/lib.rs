@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The numbers are those of `linux/bpf_common.h` and `linux/filter.h`; the meaning is the one of "The BSD Packet
-//! Filter" (McCanne and Jacobson, 1993) with what Linux and libpcap added: `mod`, `xor`, and the ancillary loads.
+//! Filter" (McCanne and Jacobson, 1993) with the additions of Linux and libpcap: `mod`, `xor`, and the ancillary
+//! loads.
 
 #![forbid(unsafe_code)]
 

@@ -9,10 +9,10 @@
 //! merge     equal blocks become one; those from which every path rejects become the rejecting return
 //! ```
 //!
-//! The simplified program gives for every packet, however short, exactly what the given one gives. In particular a
-//! load outside of the packet still rejects it where it did: a load goes only where its bytes, or bytes behind them,
-//! were loaded before, or will be on every path that accepts. (libpcap's optimiser does not keep to this, see its
-//! issue 430.)
+//! The simplified program has the same result as the given one for every packet, however short. In particular a load
+//! outside of the packet still rejects it where it did: a load goes only where its bytes, or bytes behind them, were
+//! loaded before, or will be on every path that accepts. (libpcap's optimiser does not keep to this, see its issue
+//! 430.)
 //!
 //! The cost is near linear in the size of the graph: each pass visits each block once, with bounded facts and bounded
 //! steps.
@@ -31,7 +31,7 @@ use forward::{Removal, forward};
 use value::{Register, Values};
 pub use value::{compute, outcome};
 
-/// So often at most what a sweep removed is taken as a reason to look again. Arithmetic through scratch cells needs
+/// Maximum number of times that a sweep's removals are a reason to look again. Arithmetic through scratch cells needs
 /// two rounds.
 const SWEEPS_MAX: usize = 4;
 

@@ -140,8 +140,8 @@ impl Peer {
         Ok(Snapshot { cells: words(&bytes), is_consistent: is_abandoned })
     }
 
-    /// Changes cells between two batches of the program, or directly if no program has the file. Returns what the cell
-    /// held before; of all cells the sum.
+    /// Changes cells between two batches of the program, or directly if no program has the file. Returns the previous
+    /// value of the cell; for all cells the sum.
     ///
     /// # Errors
     /// [`Error::NoCell`], [`Error::NotDone`], [`Error::System`].
@@ -169,7 +169,7 @@ impl Peer {
         }
     }
 
-    /// Has the owner do it. The lock of orders is held.
+    /// Passes the order to the owner. The lock of orders is held.
     fn order(&self, what: u64, cell: u64, value: u64) -> Result<u64, Error> {
         // That of a process that was killed.
         self.wait(self.word(word::POSTED)?)?;

@@ -89,9 +89,9 @@ impl DatagramFault {
 pub enum RefusedCause {
     /// Sets of records whose template has not come.
     NoTemplate = 0,
-    /// Sets, records or samples whose lengths do not fit; what follows in the datagram is not read.
+    /// Sets, records or samples whose lengths do not fit; the rest of the datagram is not read.
     Malformed = 1,
-    /// Templates for which there was no room.
+    /// Templates for which the table was full.
     NoRoom = 2,
     /// Records that count neither packets nor bytes, such as events of firewalls.
     NoCounters = 3,
@@ -162,13 +162,13 @@ pub struct SourceAccount {
     pub restarts: u64,
     /// Templates known.
     pub templates: u64,
-    /// Sets held for want of their template.
+    /// Sets held because their template is missing.
     pub held: u64,
     /// The sampling interval that was reported last; `None` if none was.
     pub sampling: Option<u32>,
     /// Flows that were to be multiplied by their sampling interval, and were not: it is not known.
     pub unscaled: u64,
-    /// Flows whose totals up to then were forgotten for want of room: their next totals count what was counted before.
+    /// Flows whose earlier totals were forgotten because the table was full: their next totals count those again.
     pub totals_forgotten: u64,
     /// Flows whose times were no times of their message, more than a week before it or an hour behind: they have that of
     /// the message.
@@ -217,7 +217,7 @@ impl SourceAccount {
     }
 }
 
-/// Sources that were forgotten for want of room, and the sums of their counters.
+/// Sources that were forgotten because the table was full, and the sums of their counters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forgotten {
     /// Times that a source was forgotten.

@@ -24,8 +24,8 @@ const FIELDS_MAX: usize = 1 << 16;
 const HELD_SETS_MAX: usize = 256;
 const HELD_OCTETS_MAX: usize = 256 << 10;
 const HELD_SET_LEN: usize = 64;
-/// Octets of a record of a flow at least: two counters of two octets, and four octets that say what they count. Shorter
-/// ones describe nothing, and a datagram would have tens of thousands of them.
+/// Octets of a record of a flow at least: two counters of two octets, and four octets for the counted quantity.
+/// Shorter ones describe nothing, and a datagram would have tens of thousands of them.
 const RECORD_LEN_MIN: usize = 8;
 /// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
 const PACKETS_MAX: u64 = 1 << 42;
@@ -353,7 +353,7 @@ impl Collector {
     }
 }
 
-/// Takes a template of a source; `false` if there is no room for it.
+/// Takes a template of a source; `false` if the table is full.
 fn insert(source: &mut Source, id: u16, template: Template) -> bool {
     let known = source.templates.get(&id);
     let fields = source.fields - known.map_or(0, |known| known.raw.len()) + template.raw.len();
@@ -481,7 +481,7 @@ impl SetReader<'_> {
         }
     }
 
-    /// Decodes the sets that were held for want of this template.
+    /// Decodes the sets that waited for this template.
     fn release(&mut self, id: u16) {
         if !self.source.held.iter().any(|set| set.id == id) {
             return;

@@ -8,12 +8,13 @@
 //! ```
 //!
 //! - [`Collector`] takes datagrams and gives flows. It reads no clock and opens no socket.
-//! - [`SourceAccount`] is what one source sent: an exporter's address and port, and one of its observation domains.
+//! - [`SourceAccount`] is the account of one source: an exporter's address and port, and one of its observation
+//!   domains.
 //! - [`TemplateFile`] keeps templates over restarts.
 //!
-//! Datagrams are hostile: each read is checked against their bytes, and every table has a bound and a count of what it
-//! refused. Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103
-//! (biflows); RFC 5477 (sampling); sflow.org's "sFlow Version 5" (2004).
+//! Datagrams are hostile: each read is checked against their bytes, and every table has a bound and a count of its
+//! refusals. Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC
+//! 5103 (biflows); RFC 5477 (sampling); sflow.org's "sFlow Version 5" (2004).
 #![forbid(unsafe_code)]
 
 mod account;

@@ -116,7 +116,7 @@ impl SamplingRates {
         Some(Learnt { scope, interval, before })
     }
 
-    /// Sets the interval of a scope; the one before, or `None` if there is no room.
+    /// Sets the interval of a scope. Returns the previous one, or `None` if the table is full.
     pub(crate) fn set(&mut self, scope: Scope, interval: u32) -> Option<Option<u32>> {
         match scope {
             Scope::Whole => return Some(self.whole.replace(interval)),

@@ -1,4 +1,4 @@
-//! Sequence numbers: what is missing of a source.
+//! Sequence numbers: the losses of a source.
 //!
 //! ```text
 //! next expected        number of a message + units in it

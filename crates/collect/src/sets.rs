@@ -30,7 +30,7 @@ pub(crate) fn header9(bytes: &mut Bytes<'_>) -> Option<Header> {
     Some(Header { form: Form::V9, time, sequence, domain })
 }
 
-/// The header of IPFIX, behind the version; what the message's length leaves over is taken off the end. `None` if the
+/// The header of IPFIX, behind the version; bytes beyond the message's length are taken off the end. `None` if the
 /// message is cut short.
 pub(crate) fn header10(bytes: &mut Bytes<'_>) -> Option<Header> {
     let behind_version = bytes.len();

@@ -1,4 +1,5 @@
-//! The table of sources. Its bounds on number and memory are shared: a source that finds no room takes that of another.
+//! The table of sources. Its bounds on number and memory are shared: when the table is full, a new source replaces
+//! another.
 //!
 //! ```text
 //! table full       forgotten: 1. sources of a sender with more than its share    2. unproven sources    3. all others

@@ -64,7 +64,7 @@ pub(crate) enum Told {
     Template(u16, Template),
     /// IPFIX's withdrawal (RFC 7011, 8.1), which UDP has no use for.
     Withdrawal,
-    /// There is no room for this many fields.
+    /// The template has too many fields.
     TooLong,
 }
 

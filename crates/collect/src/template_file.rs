@@ -62,7 +62,7 @@ pub(crate) enum Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keeping {
     Kept,
-    /// There is no room for it.
+    /// The file is full.
     Full,
 }
 
@@ -209,7 +209,7 @@ fn text_of(key: SourceKey, entry: &Entry) -> String {
     line
 }
 
-/// A line; `None` for one that is damaged, which is passed over.
+/// Parses a line; `None` for a damaged one, which is skipped.
 fn parse(line: &str) -> Option<(SourceKey, Entry)> {
     let mut words = line.split(' ');
     let exporter = words.next()?;

@@ -1,4 +1,4 @@
-//! Counters from the beginning of a flow: what each record adds to the one before.
+//! Counters from the beginning of a flow: the difference between each record and the previous one.
 //!
 //! ```text
 //! record    octetTotalCount 1000 | 2500 | 2500 | 4000          elements 85 and 86 (RFC 7012)

@@ -70,7 +70,7 @@ struct Life {
     friend: Option<u32>,
 }
 
-/// Gives each of `count` variables a home.
+/// Assigns a home to each of `count` variables.
 ///
 /// # Errors
 /// Number of variables on the stack at once, as an error, if there are too many.

@@ -8,9 +8,9 @@
 //! line   := packets:u64 bytes:u64 padded:u64 tagged:u64 ...            padded: frames of fewer than 60 bytes as 60
 //! ```
 //!
-//! `number` is the number of packets accepted, where a sample is taken. Bytes are those on the wire, with the VLAN tag
-//! that the adapter took out; `tagged` is the number of packets with such a tag. What the filter refuses is not
-//! counted. Reading the memory takes no system call and no right.
+//! `number` is the number of packets accepted, where a sample is taken. Bytes are those on the wire, with the VLAN
+//! tag that the adapter took out; `tagged` is the number of packets with such a tag. Refused packets are not counted.
+//! Reading the memory takes no system call and no right.
 
 use super::lower::Lowering;
 use super::step::Operand;

@@ -12,12 +12,12 @@
 //! | `packet`, `xdp` | packet bytes and metadata, for each kind of program |
 //! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `count` | the end of a filter that counts at a socket |
-//! | `notes` | what the driver knows of a packet, noted in front of it |
+//! | `notes` | the driver's metadata of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
 //! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does:
-//! its verdict on a packet is that of the interpreter. An XDP program returns what is to become of the packet, before
-//! the kernel's stack sees it. Loading them is not done here: this crate makes no system call.
+//! its verdict on a packet is that of the interpreter. An XDP program returns the action for the packet, before the
+//! kernel's stack sees it. Loading them is not done here: this crate makes no system call.
 
 #![forbid(unsafe_code)]
 
@@ -120,7 +120,7 @@ pub enum EmitError {
         /// The most rounds of the loop.
         rounds: u64,
     },
-    /// An XDP program asks for what the stack finds out later.
+    /// An XDP program needs a field that the stack finds out later.
     #[error(
         "the filter asks for {field}, which is not known before the kernel's stack; compile it as for a file, or run it at a socket"
     )]

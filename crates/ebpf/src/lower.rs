@@ -16,7 +16,7 @@ pub(super) struct Lowering {
 }
 
 impl Lowering {
-    /// Sets up what lives in registers of its own.
+    /// Sets up the fields that have registers of their own.
     pub(super) fn prologue(&mut self, has_context: bool, is_xdp: bool) {
         if is_xdp {
             self.push(Insn::load(WORD, self.register(Variable::Data), R1, xdp_md::DATA));
@@ -71,7 +71,7 @@ impl Lowering {
         }
     }
 
-    /// Has the kernel copy packet bytes to the stack, from whichever buffers they lie in.
+    /// Makes the kernel copy packet bytes to the stack, from the buffers that contain them.
     fn gather(&mut self, to: Variable, base: Option<Variable>, offset: u32, size: u8) {
         // The base may live in any register that calls lose, r2 among them: it is read before that is written.
         match base.map(|base| self.read(base, R1)) {

@@ -7,8 +7,8 @@
 //! vlan  := protocol:u16be tci:u16 0:u32, or 0                  bpf_xdp_metadata_rx_vlan_tag, since Linux 6.8: a tag that the adapter took out
 //! ```
 //!
-//! Not each packet has a note: a driver may leave no room. The cookie marks one; the reader clears the cookie, as the
-//! memory is used again.
+//! Not each packet has a note: a driver may leave no headroom. The cookie marks one; the reader clears the cookie, as
+//! the memory is used again.
 
 use super::lower::Lowering;
 use tapline_bpf::ebpf::code::*;
@@ -60,7 +60,7 @@ impl RxMetadata {
 }
 
 impl Lowering {
-    /// Notes what the driver knows, if there is room in front of the packet.
+    /// Notes the driver's metadata, if there is room in front of the packet.
     pub(super) fn note(&mut self, notes: &RxMetadataCalls) {
         let store: Vec<Insn> = store(notes);
         self.push(Insn::copy(R1, CONTEXT));

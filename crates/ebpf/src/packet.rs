@@ -1,4 +1,4 @@
-//! Packet access, and what is the same for both kinds of program.
+//! Packet access, and the common part of both kinds of program.
 //!
 //! ```text
 //! socket filter   load   r0 = *(u16 *)skb[k]   or   skb[base + k]     the kernel ends the program with 0 if it is not there

@@ -1,4 +1,4 @@
-//! Loops written out, round by round: what the kernel gets goes forward only.
+//! Loops written out, round by round: the kernel's program goes forward only.
 //!
 //! ```text
 //! b1(i): branch i >= 3 ? b3 : b2      b1: ... b2: goto c1(1)   c1(i): ... c2: goto d1(i + 1)   ...   the last: goto reject

@@ -39,7 +39,7 @@ pub trait Carrier: Send {
     /// The destination as users wrote it, without secrets.
     fn name(&self) -> &str;
 
-    /// Takes a block, or has no room. Never waits.
+    /// Takes a block, or refuses it if it is full. Never waits.
     fn offer(&mut self, block: &Arc<Block>) -> Offer;
 
     /// The next report, for which it waits so long at most. `None` if there is none by then; without waiting if no block

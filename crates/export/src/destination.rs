@@ -321,7 +321,7 @@ struct Settings {
     compression: Option<Compression>,
 }
 
-/// Ways to compress what goes over HTTP, by the names of content codings.
+/// Ways to compress bodies over HTTP, by the names of content codings.
 const COMPRESSIONS: [Compression; 3] = [Compression::Gzip, Compression::Zstd, Compression::Lz4];
 
 /// Takes `format=NAME` and `compress=NAME` out of the part behind the question mark; the rest is the server's.

@@ -43,7 +43,7 @@ pub enum Error {
     /// A text that is not a destination of blocks.
     #[error("`{text}` is no destination: {why}")]
     Destination {
-        /// The text, without what may be a password.
+        /// The text, without a possible password.
         text: String,
         /// The fault, and its mend.
         why: String,
@@ -51,7 +51,7 @@ pub enum Error {
     /// A text that is not a topic to read.
     #[error("`{text}` is no topic: {why}")]
     Source {
-        /// The text, without what may be a password.
+        /// The text, without a possible password.
         text: String,
         /// The fault, and its mend.
         why: String,

@@ -165,7 +165,7 @@ impl BatchExporter {
         self.shape.set_places(places);
     }
 
-    /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.
+    /// Once `cancel` is true the end of the run waits for no receiver: blocks that are not spooled are lost.
     pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         self.outlet.set_cancel_flag(cancel);
     }

@@ -12,7 +12,7 @@ use crate::{Block, Error, Outcome, Target};
 pub struct FileTarget {
     file: MessageFile,
     name: String,
-    /// Whether what was written in part can be cut off, so that a block can be tried again.
+    /// Whether a partly written block can be cut off, so that it can be tried again.
     is_file: bool,
 }
 

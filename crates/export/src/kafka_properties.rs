@@ -12,8 +12,8 @@ use crate::Error;
 
 /// The most bytes of a file.
 const FILE_MAX: u64 = 64 << 10;
-/// Beginnings of names that users may set. What decides whether rows are lost is not theirs: acks, idempotence, timeouts
-/// of messages.
+/// Beginnings of names that users may set. Properties that decide whether rows are lost are not theirs: acks,
+/// idempotence, timeouts of messages.
 const OPEN: [&str; 6] =
     ["security.protocol", "ssl.", "sasl.", "socket.", "client.id", "broker.address.family"];
 /// Names among them that load code.

@@ -73,8 +73,8 @@ pub(crate) trait Batch: Send + 'static {
 
 /// The making of blocks.
 pub(crate) trait MakeBlocks<B>: Send {
-    /// The blocks of a batch, of `bytes_max` bytes each where that can be. The text of an error is the reason why there are
-    /// none. What is left of the batch may be filled again.
+    /// The blocks of a batch, of `bytes_max` bytes each if possible. The text of an error is the reason for their
+    /// absence. The rest of the batch may be filled again.
     fn blocks(&mut self, batch: &mut B, bytes_max: usize) -> Result<Vec<Block>, String>;
 
     /// Takes the memory of a block that is done with, for one to come: fresh memory costs more than filling it.
@@ -170,7 +170,7 @@ impl<B: Batch> Outlet<B> {
         self.spent.try_recv().ok()
     }
 
-    /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.
+    /// Once `cancel` is true the end of the run waits for no receiver: blocks that are not spooled are lost.
     pub(crate) fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         self.cancel = Some(Arc::clone(cancel));
     }
@@ -213,7 +213,7 @@ impl<B: Batch> Outlet<B> {
         }
     }
 
-    /// Counters. What is in the batch that is being filled is in flight.
+    /// Counters. Rows in the batch that is being filled are in flight.
     pub(crate) fn account(&self, filling: Tally) -> Account {
         let mut account = self.shared.lock().account;
         account.ended += filling;

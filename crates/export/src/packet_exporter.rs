@@ -39,7 +39,7 @@ impl Batch for Chunk {
     }
 }
 
-/// Gives chunks their ids.
+/// Assigns ids to chunks.
 struct Numbered(BlockId);
 
 impl MakeBlocks<Chunk> for Numbered {
@@ -106,7 +106,7 @@ impl PacketExporter {
         self.outlet.name()
     }
 
-    /// Once `cancel` is true the end of the run waits for no receiver: what is not spooled is lost.
+    /// Once `cancel` is true the end of the run waits for no receiver: chunks that are not spooled are lost.
     pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         self.outlet.set_cancel_flag(cancel);
     }

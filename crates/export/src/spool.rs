@@ -52,8 +52,8 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Opens a folder, which is made if it is not there, for this many bytes. Blocks that are there wait; what a kill left
-    /// of one is removed.
+    /// Opens a folder, which is made if it does not exist, for this many bytes. Existing blocks wait; the remains of
+    /// a killed write are removed.
     ///
     /// # Errors
     /// [`Error::Open`] if the folder cannot be used, or is by another exporter; [`Error::SpoolEncoding`] if its blocks are
@@ -162,7 +162,7 @@ impl Spool {
         self.count = self.count.saturating_sub(1);
     }
 
-    /// Paths of blocks, the oldest first; what was not finished is removed.
+    /// Paths of blocks, the oldest first; unfinished files are removed.
     fn files(&self) -> io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
         for entry in fs::read_dir(&self.folder)? {

@@ -20,8 +20,8 @@ const HEADERS_MAX: usize = 64;
 /// Maximum number of distinguished runs of sensors. Beyond it the run that had no chunk for longest is forgotten: its
 /// missing packets stay counted, and its chunks are new if they come again.
 const RUNS_MAX: usize = 4096;
-/// The most gaps in the numbers of a run that are kept. Of more the lowest is forgotten: what comes late for it is dropped,
-/// and counts as lacking.
+/// Maximum number of remembered gaps in the numbers of a run. Beyond it the lowest is forgotten: a late chunk for it
+/// is dropped, and counts as missing.
 const GAPS_MAX: usize = 1024;
 
 const SCHEME: &str = "kafka://";
@@ -35,9 +35,9 @@ const SCHEME: &str = "kafka://";
 pub struct TopicAddress {
     pub(crate) address: KafkaAddress,
     pub(crate) user: Option<String>,
-    /// Reading begins behind what is there; of a group only where it has read nothing yet.
+    /// Reading begins behind the existing messages; of a group only where it has read nothing yet.
     pub(crate) is_from_end: bool,
-    /// Reading ends with what was there at the start.
+    /// Reading ends with the messages that existed at the start.
     pub(crate) is_until_end: bool,
     /// The group whose readers share the partitions, and go on where it stopped.
     pub(crate) group: Option<String>,
@@ -135,7 +135,7 @@ pub trait Topic: Send {
     /// Whether all that was ever written to it is read: nothing was deleted before.
     fn is_whole(&self) -> bool;
 
-    /// Whether other readers share it: what does not come here may come there.
+    /// Whether other readers share it: a message that does not come here may come there.
     fn is_shared(&self) -> bool;
 
     /// Hands the next message to `take`, and waits for it so long at most. The message before counts as read from here on.
@@ -147,7 +147,8 @@ pub trait Topic: Send {
     /// Lines to be shown to the user since this was last asked.
     fn take_events(&mut self) -> Vec<String>;
 
-    /// The end of the reading: a group goes on behind what was read, and behind the last message if that `was_read`.
+    /// Ends the reading: a group goes on behind the last read message, and behind the last message if that
+    /// `was_read`.
     fn finish(&mut self, was_read: bool);
 }
 

@@ -216,7 +216,7 @@ impl<B: Batch> Worker<B> {
         }
     }
 
-    /// Gives the memory of a block back.
+    /// Returns the memory of a block.
     fn release(&self, block: &Block, mut state: std::sync::MutexGuard<'_, State>) {
         state.memory = state.memory.saturating_sub(block.bytes.len());
         drop(state);
@@ -373,7 +373,7 @@ impl<B: Batch> Worker<B> {
         self.shared.is_cancelled.load(Ordering::Relaxed) || since.elapsed() > self.limits.patience
     }
 
-    /// The end: what is not delivered by now is spooled, or lost.
+    /// Ends the work: blocks that are not delivered by now are spooled, or lost.
     fn give_up(&mut self, batches: &Receiver<B>) {
         for report in self.carrier.give_up() {
             self.handle(report);

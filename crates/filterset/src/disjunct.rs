@@ -1,4 +1,4 @@
-//! A resolved filter as alternatives: each a list of parts of the packet and what they must be.
+//! A resolved filter as alternatives: each a list of parts of the packet and their required values.
 //!
 //! ```text
 //! tcp port 80   { type=ip   proto=6 fragment=0 source=80 }  { type=ip  proto=6 fragment=0 destination=80 }
@@ -24,7 +24,7 @@ use tapline_filter::ast::BoolOp;
 use tapline_filter::folded;
 use tapline_filter::predicate::{FieldTest, NumberExpr, Predicate, Relation, TestedField};
 
-/// Alternatives that a filter may have; one with more is asked for what they have in common, and then run.
+/// Maximum number of alternatives of a filter; one with more is looked up by their common part, and then run.
 pub(super) const DISJUNCTS_MAX: usize = 256;
 
 /// Alternatives that are looked at side by side before they are reduced.

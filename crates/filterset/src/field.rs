@@ -23,7 +23,7 @@ pub(super) enum Origin {
     Ipv4Len(u32),
     /// No bytes: the packet's length on the wire.
     Len,
-    /// No bytes: what the kernel or the capture says, by the number that Linux gives the load.
+    /// Metadata from the kernel or the capture, by the number that Linux gives the load.
     Kernel(u32),
 }
 

@@ -7,8 +7,7 @@
 //! ```
 //!
 //! A filter that accepts most packets has alternatives that most packets meet in part, as `not port 22` does: to ask
-//! them all takes longer than its program. Such a one keeps what they have in common, and runs the program
-//! (`broad.rs`).
+//! them all takes longer than its program. Such a filter keeps their common part, and runs the program (`broad.rs`).
 //!
 //! An alternative becomes entries of a hash table: one for each combination of the possible numbers of its parts, as
 //! long as these are few. Conditions that are not numbers (ranges, `not`) and those with too many numbers are checked

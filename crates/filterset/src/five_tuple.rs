@@ -1,7 +1,7 @@
 //! Filters for one direction of one flow, made without compiling a text for each.
 //!
 //! A text with an example flow is compiled once for each IP version and transport; the filter of a flow is that one
-//! with the flow's constants in it. So it is what the flow's text would compile to.
+//! with the flow's constants in it. So it equals the compiled text of the flow.
 
 use std::net::IpAddr;
 
@@ -41,7 +41,7 @@ impl FiveTuples {
         Ok(FiveTuples { examples: [examples(true, options)?, examples(false, options)?] })
     }
 
-    /// The filter of a flow: what its text compiles to.
+    /// The filter of a flow: equal to its compiled text.
     ///
     /// # Errors
     /// [`ConstantError`] if the addresses are of different IP versions or the protocol has no ports; then there is no

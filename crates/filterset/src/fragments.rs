@@ -62,7 +62,7 @@ pub struct FragmentCounts {
     pub no_ticket: u64,
     /// Datagrams forgotten because their time was over.
     pub expired: u64,
-    /// Datagrams forgotten because there was no room.
+    /// Datagrams forgotten because the table was full.
     pub evicted: u64,
 }
 
@@ -227,7 +227,7 @@ impl Fragments {
         }
     }
 
-    /// Looks all packets up by themselves, then gives later fragments what their first has.
+    /// Looks all packets up by themselves, then passes the matches of first fragments to later ones.
     pub(super) fn classify(
         &mut self,
         set: &FilterSet,
@@ -278,7 +278,7 @@ impl Fragments {
         self.give_back(at, early);
     }
 
-    /// Gives a later fragment what its first has, or a ticket.
+    /// Gives a later fragment the matches of its first, or a ticket.
     fn later(&mut self, key: Key, set: &FilterSet, index: usize, matches: &mut Matches) {
         let at = self.by_key.get(&key).copied();
         if let Some(at) = at

@@ -77,7 +77,7 @@ impl Window {
 /// The windows of a key, in an order that the bits alone decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Layout {
-    /// First those at fixed places, then those past IPv4 headers, then what is not in the bytes.
+    /// First those at fixed places, then those past IPv4 headers, then those that are not in the bytes.
     windows: Box<[Window]>,
     /// The index of the first window of the second kind, and of the third.
     kinds: [u8; 2],

@@ -59,8 +59,8 @@ impl Matches {
         &self.found[start as usize..end as usize]
     }
 
-    /// Writes the same as a set of bits: bit `i % 64` of word `i / 64` for the filter with the index `i`. Filters for
-    /// which `bits` has no room are left out.
+    /// Writes the matches as a set of bits: bit `i % 64` of word `i / 64` for the filter with the index `i`. Filters
+    /// beyond the length of `bits` are left out.
     ///
     /// # Panics
     /// If `packet` is not less than [`BATCH_MAX`].

@@ -91,7 +91,7 @@ impl Needs {
         }
     }
 
-    /// Whether a packet that has what `other` names has what this names.
+    /// Whether every packet with the bytes of `other` has the bytes of this.
     pub(super) fn implied_by(&self, other: &Needs) -> bool {
         let past = |(header, end): &(u32, u64)| {
             other.past.iter().any(|(place, other_end)| place == header && end <= other_end)

@@ -44,7 +44,7 @@ pub enum PatternError {
     /// The value has bits that the mask hides.
     #[error("the value has bits where the mask has none: no packet would match")]
     Hidden,
-    /// Another cell wants the same bytes to be otherwise.
+    /// Another cell requires other values of the same bytes.
     #[error("another cell wants the same bytes to be otherwise: no packet would match")]
     Contradiction,
     /// The cell is past the 32 bits that offsets have.
@@ -85,7 +85,7 @@ impl HeaderPattern {
         self.add(Origin::Ipv4Len(header), offset, mask, value)
     }
 
-    /// The filter that accepts what matches.
+    /// The filter that accepts the matching packets.
     pub fn filter(&self) -> Filter {
         Filter::of(self.cells.clone(), |_| "cell")
     }

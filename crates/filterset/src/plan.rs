@@ -31,7 +31,7 @@ const WAYS_IN_TURN: usize = 8;
 /// No further node.
 const END: u32 = u32::MAX;
 
-/// A part, and the numbers that the filters of a table want there.
+/// A part, and the numbers that the filters of a table require there.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     pub(super) part: Part,
@@ -241,7 +241,7 @@ impl Plan {
         self.add_node(Node { look: Look::at(part), ways, ..Node::leading_to(next) })
     }
 
-    /// Adds what is left when nothing more is to be asked.
+    /// Adds the rest when no more tests are left.
     fn add_leaf(&mut self, tables: Tables<'_>, members: Vec<Member<'_>>, then: u32) -> u32 {
         let (mut found, mut ranged, mut candidates, mut looked_up) = (vec![], vec![], vec![], vec![]);
         for member in members {
@@ -322,7 +322,7 @@ impl<'a> Member<'a> {
         self.guard(part).is_some_and(|guard| self.copies * guard.numbers.len() <= COPIES_MAX)
     }
 
-    /// The table behind an answer, if it wants it.
+    /// The table behind an answer, if it accepts it.
     fn after(&self, part: Part, number: u32) -> Option<Member<'a>> {
         let guard = self.guard(part).filter(|guard| guard.numbers.contains(&number))?;
         let guards = self.guards.iter().filter(|guard| guard.part != part).copied().collect();

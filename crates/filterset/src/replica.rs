@@ -28,7 +28,7 @@ enum Change {
     Exchange(FilterId, Arc<Filter>),
 }
 
-/// The writer's side: says what is in the set, and makes changes.
+/// The writer's side: lists the contents of the set, and makes changes.
 #[derive(Debug)]
 pub struct SetUpdater {
     places: Vec<Place>,
@@ -129,8 +129,9 @@ impl SetUpdater {
         self.replace(id, filter).map(|_| ())
     }
 
-    /// Sends what was changed since the last commit, as one. Gives the number of the commit, or `None` if a worker is
-    /// [`LAG_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are forgotten.
+    /// Sends the changes since the last commit, as one. Returns the number of the commit, or `None` if a worker is
+    /// [`LAG_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are
+    /// forgotten.
     pub fn commit(&mut self) -> Option<u64> {
         if self.commits - self.last_visible_commit() >= LAG_MAX {
             return None;

@@ -1,4 +1,4 @@
-//! Alternatives of filters that look at the same bits: a table of theirs, and what all of them want.
+//! Alternatives of filters that look at the same bits: their table, and their common requirements.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ impl Shape {
         changes_guards || was_planned || self.is_planned()
     }
 
-    /// Says whether the guards change with it.
+    /// Returns whether the guards change with it.
     fn file_in_table(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
         let number = entry.number();
         if entry.unseen {

@@ -1,4 +1,4 @@
-//! From keys to what is filed under them.
+//! A map from keys to the numbers filed under them.
 //!
 //! ```text
 //! slots   [ entry key.. | entry key.. | ... ]   a power of two; entry 0: free; GONE: was moved or removed

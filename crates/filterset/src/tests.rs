@@ -153,8 +153,8 @@ fn the_plan_agrees_with_the_filters_after_each_change() {
     check(&mut set, &there);
 }
 
-/// A filter that most packets meet in part is one alternative, which its program decides; in what all its ways have
-/// in common it is still looked up.
+/// A filter that most packets meet in part is one alternative, which its program decides; it is still looked up by
+/// the common part of all its ways.
 #[test]
 fn a_broad_filter_is_asked_once() {
     for (text, has_key) in

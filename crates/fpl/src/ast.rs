@@ -75,7 +75,7 @@ pub struct Statement {
 pub enum StatementKind {
     /// `place = value`, or `place op= value`.
     Assign(Expr, Option<Operator>, Expr),
-    /// `IF`: the test, what to do if it holds, and if not.
+    /// `IF`: the test, the statements if it holds, and those if not.
     If(Expr, Vec<Statement>, Vec<Statement>),
     /// `FOR`.
     For(Box<For>),

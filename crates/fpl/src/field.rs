@@ -84,7 +84,7 @@ pub(super) enum Item {
     Protocol,
     /// Bytes from the packet's start to the transport header; 0 if there is none.
     TransportStart,
-    /// Bytes from the packet's start to what TCP, UDP, ICMP or ICMPv6 carries; 0 if none of them is present.
+    /// Bytes from the packet's start to the payload of TCP, UDP, ICMP or ICMPv6; 0 if none of them is present.
     DataStart,
     /// Captured bytes of the payload, without padding behind the IP packet.
     DataLength,

@@ -30,17 +30,17 @@ impl<'a> Call<'a> {
         self.packet
     }
 
-    /// An input cell, counted from the call's input offset; 0 beyond what the function declared.
+    /// An input cell, counted from the call's input offset; 0 beyond the declared number.
     pub fn input(&self, index: u32) -> u64 {
         self.read(self.input, index)
     }
 
-    /// An output cell as it is now, counted from the call's output offset; 0 beyond what the function declared.
+    /// An output cell as it is now, counted from the call's output offset; 0 beyond the declared number.
     pub fn output(&self, index: u32) -> u64 {
         self.read(self.output, index)
     }
 
-    /// Writes an output cell. Beyond what the function declared, nothing is written.
+    /// Writes an output cell. Beyond the declared number, nothing is written.
     pub fn set_output(&self, index: u32, value: u64) {
         let (start, count) = self.output;
         if index < count {
@@ -147,7 +147,7 @@ impl Registry {
         registry
     }
 
-    /// Adds a function; gives back the one that had its name. Programs that were compiled before keep what they had.
+    /// Adds a function; returns the previous one of its name. Programs that were compiled before keep theirs.
     pub fn insert(&mut self, function: impl Into<Arc<External>>) -> Option<Arc<External>> {
         let function = function.into();
         self.functions.insert(function.name.clone(), function)

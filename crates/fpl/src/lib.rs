@@ -4,10 +4,10 @@
 //! text --parse--> ast::Program --resolve--> Code --check--> Code, bounded --lower--> ir::Ir
 //! ```
 //!
-//! The language is FPL-2 of FFPF (Bos and others, OSDI 2004), with what the paper leaves open decided in
-//! `docs/filter/fpl.md`. A program that compiles is safe to run on any packet: it reads nothing but captured bytes,
-//! touches nothing but its own memory cells, calls nothing but registered functions, and ends after an amount of work
-//! that is known before it runs.
+//! The language is FPL-2 of FFPF (Bos and others, OSDI 2004), with decisions of our own, where the paper leaves a
+//! question open, in `docs/filter/fpl.md`. A program that compiles is safe to run on any packet: it reads nothing but
+//! captured bytes, touches nothing but its own memory cells, calls nothing but registered functions, and ends after
+//! an amount of work that is known before it runs.
 //!
 //! ```
 //! use tapline_fpl::{self as fpl, FplOptions};
@@ -115,7 +115,7 @@ pub fn compile(text: &str, options: &FplOptions) -> Result<Compiled, Error> {
     Ok(Compiled { ir, work })
 }
 
-/// An error for people: line and column, what is wrong, the line with the place marked, and what to do.
+/// An error for people: line and column, the fault, the line with the place marked, and the remedy.
 ///
 /// ```
 /// use tapline_fpl::{FplOptions, compile, report};

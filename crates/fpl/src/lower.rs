@@ -104,7 +104,7 @@ struct Headers<'a> {
     found: &'a mut Found,
 }
 
-/// The end of a branch: its last block, and what is known there.
+/// The end of a branch: its last block, and the facts known there.
 struct End {
     block: BlockId,
     registers: Registers,
@@ -289,8 +289,8 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Ends the current block with an edge to one of two, by whether the number is other than 0. Behind them, `wanted`
-    /// is read; gives what is known at their starts.
+    /// Ends the current block with an edge to one of two, by whether the number is other than 0. Behind them,
+    /// `wanted` is read. Returns the facts known at their starts.
     fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [Found; 2] {
         match &test.kind {
             Kind::Not(inner) => {

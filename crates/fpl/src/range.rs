@@ -43,7 +43,7 @@ struct Checker<'a> {
     work: u64,
     /// In the first look at a loop, errors would be premature.
     quiet: bool,
-    /// For each loop around, what is known where it is left.
+    /// For each surrounding loop, the facts known where it is left.
     breaks: Vec<Option<State>>,
     /// The loop that takes most, and how much.
     dearest: Option<(u64, Span)>,

@@ -1,7 +1,7 @@
-//! Gives names their meaning: from [`ast`](super::ast) to [`tree`](super::tree).
+//! Resolves names: from [`ast`](super::ast) to [`tree`](super::tree).
 //!
 //! Macros are replaced as trees, never as text: an argument keeps the meaning that it has where it is written. A
-//! macro sees what was defined before it, so none can contain itself.
+//! macro sees the definitions before it, so none can contain itself.
 
 mod expression;
 #[cfg(test)]

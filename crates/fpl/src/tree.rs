@@ -31,7 +31,7 @@ pub(super) struct Statement {
 #[derive(Clone, Debug)]
 pub(super) enum StatementKind {
     SetRegister(usize, Expr),
-    /// The cell's index, what to do with its value and the new one, the new one.
+    /// The cell's index, the operation on its value and the new one, the new one.
     SetCell(Expr, Option<Arithmetic>, Expr),
     If(Expr, Vec<Statement>, Vec<Statement>),
     For(Box<For>),

@@ -70,7 +70,7 @@ pub enum Change {
     },
 }
 
-/// A change, and what was before.
+/// A change, and the previous setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// The change.
@@ -150,7 +150,7 @@ impl Change {
         if self.now()? == *self { Ok(()) } else { Err(Error::NotInEffect { what: self.to_string() }) }
     }
 
-    /// This change and what is before it.
+    /// This change with the present setting.
     ///
     /// # Errors
     /// The kernel or driver does not give the current value.

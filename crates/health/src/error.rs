@@ -40,7 +40,7 @@ pub enum Error {
     Refused {
         /// The setting.
         what: String,
-        /// A clause on what to do; may be empty.
+        /// A clause on the remedy; may be empty.
         hint: &'static str,
         /// The answer.
         source: SyscallError,

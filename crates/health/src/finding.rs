@@ -44,7 +44,7 @@ impl Severity {
         }
     }
 
-    /// Whether it makes the machine unfit for a capture that must hold what was on the wire.
+    /// Whether it makes the machine unfit for a capture that must hold the packets as they were on the wire.
     pub fn is_bad(self) -> bool {
         self <= Severity::Alters
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Adds instructions to the current block.
 ///
-/// Loads bring their guard along, divisions do as well; passes remove what is shown elsewhere.
+/// Loads bring their guard along, divisions do as well; passes remove those that are shown elsewhere.
 #[derive(Debug)]
 pub struct Builder {
     ir: Ir,

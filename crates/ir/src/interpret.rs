@@ -1,4 +1,5 @@
-//! The interpreter of the form: what an [`Ir`] means, and the engine of FPL where no native code can be made.
+//! The interpreter of the form: it defines the meaning of an [`Ir`], and is the engine of FPL if no native code can
+//! be made.
 
 use tapline_packet::{Batch, Packet, Selection};
 

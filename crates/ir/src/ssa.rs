@@ -1,4 +1,4 @@
-//! Variables that are written more than once, made into values: what a name stands for in each block.
+//! Variables that are written more than once, turned into values: the value of a name in each block.
 //!
 //! ```text
 //! R = 1          R = 2                     b1: v1 = 1      b2: v2 = 2
@@ -43,7 +43,7 @@ impl Variables {
         self.now[variable]
     }
 
-    /// Gives a variable a new value, of its type.
+    /// Sets a variable to a new value, of its type.
     pub fn set(&mut self, variable: usize, value: Value) {
         self.now[variable] = value;
     }

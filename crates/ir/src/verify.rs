@@ -34,7 +34,7 @@ pub enum VerifyError {
         /// The value.
         value: Value,
     },
-    /// A value has another type than its reader wants, or holds more than its type.
+    /// A value has another type than its reader needs, or holds more than its type.
     #[error("b{}: v{} has the wrong type", .block.0, .value.0)]
     WrongType {
         /// The block.
@@ -104,7 +104,7 @@ impl Ir {
         self.verify_guards(&dominators)
     }
 
-    /// Each value is defined in one place: what is known of it then holds wherever it is read.
+    /// Each value is defined in one place: facts about it then hold wherever it is read.
     fn verify_definitions(&self, dominators: &Dominators) -> Result<(), VerifyError> {
         let mut is_defined = vec![false; self.instructions.len()];
         for &block in &dominators.order {
@@ -285,7 +285,7 @@ impl Coverage {
         }
     }
 
-    /// Keeps what both paths are sure of.
+    /// Keeps the bytes of which both paths are sure.
     pub fn meet(&mut self, other: &Coverage) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(value, bytes)| {

@@ -5,8 +5,7 @@
 //! ```
 //!
 //! The least of several runs each, so other load on the machine counts little. Native code: the function for batches,
-//! which is what filters that decide over batches have; the function for one packet is generated when it is first
-//! called.
+//! which filters over batches have; the function for one packet is generated when it is first called.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

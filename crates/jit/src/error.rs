@@ -8,7 +8,7 @@ use tapline_sys::SyscallError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The graph is not proved safe; code from it could read what is not the packet's. A fault of ours.
+    /// The graph is not proved safe; code from it could read bytes outside of the packet. A fault of ours.
     #[error("the graph is not safe to run: {0}")]
     Unsafe(#[from] VerifyError),
     /// This build has no code generator.

@@ -1,6 +1,6 @@
 //! Functions that generated code calls: readers of metadata without a fixed place, and functions of FPL programs.
 //!
-//! All have the system's C calling convention, take what generated code holds, and never unwind.
+//! All have the system's C calling convention, take the values of generated code, and never unwind.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tapline_ir::{Function, Memory, MetaField};
 use tapline_packet::{Meta, Packet};
 
-/// Gives a field of the metadata.
+/// Returns a field of the metadata.
 pub(crate) type FieldOf = extern "C" fn(&Meta) -> u32;
 
 /// The way in which the packet was addressed: an enumeration has no layout to rely on.

@@ -22,8 +22,8 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 
 /// A filter or an FPL program as machine code. Its memory goes with it.
 ///
-/// The code has two functions, for a batch and for one packet, and generating them is what takes the time. Few
-/// callers want both, so the one for a single packet is generated when it is called for the first time.
+/// The code has two functions, for a batch and for one packet, and generating them takes the time. Few callers need
+/// both, so the one for a single packet is generated when it is called for the first time.
 ///
 /// ```
 /// use tapline_ir::Memory;
@@ -205,8 +205,7 @@ impl Native {
         Source { ir: &self.ir, plans: &self.plans, callees: &self.callees }
     }
 
-    /// The cells of a memory that has as many as the graph. They are asked for once: what is checked is what the code
-    /// gets.
+    /// The cells of a memory that has as many as the graph. They are requested once: the code gets the checked cells.
     fn checked<'m>(&self, memory: &'m Memory) -> &'m [AtomicU64] {
         let cells = memory.cells();
         assert!(cells.len() == self.own.len(), "{} cells, of {}", cells.len(), self.own.len());

@@ -75,7 +75,7 @@ impl Masker {
         }
     }
 
-    /// Addresses of sources, and what follows them.
+    /// Addresses of sources, and the records behind them.
     fn groups(&mut self, data: &mut [u8], place: Range<usize>, sources: u16, len: usize) {
         let mut at = place.start;
         for _ in 0..sources {

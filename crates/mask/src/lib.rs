@@ -6,8 +6,8 @@
 //!                                     ICMP:   | IP | TCP | ...           checksums: right where they were
 //! ```
 //!
-//! [`Masker::mask`] changes a packet in place. What is not understood is taken for payload, so that no address stays
-//! because a protocol is not known. `docs/mask.md` lists what is looked into, and what may stay.
+//! [`Masker::mask`] changes a packet in place. Unknown bytes count as payload, so that no address stays because a
+//! protocol is not known. `docs/mask.md` lists the parsed protocols, and the bytes that may stay.
 #![forbid(unsafe_code)]
 
 mod checksum;

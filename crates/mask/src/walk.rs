@@ -13,7 +13,7 @@ use crate::checksum::{Kind, Scope};
 use crate::options;
 use crate::prefix::{Key, PrefixPreserving};
 
-/// Packets inside packets that are looked into: tunnels, and what ICMP quotes. What is deeper counts as payload.
+/// Depth of parsed packets inside packets: tunnels, and packets that ICMP quotes. Deeper ones count as payload.
 const DEPTH_MAX: u8 = 8;
 
 /// Protocols of IP that are looked into and that `packet` has no name for.
@@ -186,7 +186,7 @@ impl Masker {
         behind
     }
 
-    /// Notes the checksum of what IP carries.
+    /// Notes the checksum of the payload of IP.
     fn note_transport(
         &mut self,
         data: &[u8],
@@ -266,7 +266,7 @@ impl Masker {
         }
     }
 
-    /// Removes what may hold addresses that are not found.
+    /// Removes bytes that may hold addresses that are not found.
     pub(crate) fn not_understood(&mut self, data: &mut [u8], place: Range<usize>) {
         if place.is_empty() {
             return;
@@ -336,7 +336,7 @@ impl Masker {
     }
 }
 
-/// The end of what the checksum of UDP covers.
+/// The end of the bytes that the checksum of UDP covers.
 fn udp_end(data: &[u8], place: &Range<usize>) -> usize {
     let len = data.get(place.start + 4..place.start + 6);
     match len.map(|len| usize::from(u16::from_be_bytes([len[0], len[1]]))) {

@@ -43,7 +43,7 @@ pub fn start_quietly(command: &mut Command) -> anyhow::Result<Child> {
         .with_context(|| format!("starting {command:?}"))
 }
 
-/// Waits for a child to end and says what processor time it took.
+/// Waits for a child to end and returns its processor time.
 ///
 /// The kernel adds a child's time to ours when it is waited for, so no other child may be waited for meanwhile.
 pub fn reap(child: Child, command: &Command) -> anyhow::Result<Duration> {

@@ -32,7 +32,7 @@ pub struct Collector {
 struct MeterLabels(HashMap<(PathBuf, u64), String>);
 
 impl MeterLabels {
-    /// Gives labels to the processes, in their order, and forgets those of others.
+    /// Assigns labels to the processes, in their order, and forgets those of others.
     fn follow(&mut self, running: &[Process]) {
         let key = |process: &Process| (process.path.clone(), process.created_ns);
         let keys: HashSet<_> = running.iter().map(key).collect();

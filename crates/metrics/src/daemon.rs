@@ -6,7 +6,7 @@ use crate::exposition::Exposition;
 
 /// Readers of which there are samples, in all captures.
 const READERS_MAX: usize = 256;
-/// Captures likewise, and recordings of each.
+/// Maximum number of captures, and of recordings of each.
 const CAPTURES_MAX: usize = 64;
 /// Letters of a reader's name: it is the reader's own word.
 const PROGRAM_LEN_MAX: usize = 48;

@@ -7,8 +7,8 @@
 //! # EOF
 //! ```
 //!
-//! The forms differ in what a counter is called where it is described, in `UNIT`, in the type `info`, and in the end.
-//! A library of Prometheus clients keeps counters of its own and has one of the two forms; here all counters belong to
+//! The forms differ in the name of a counter in its description, in `UNIT`, in the type `info`, and in the end. A
+//! library of Prometheus clients keeps counters of its own and has one of the two forms; here all counters belong to
 //! other processes.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Samples of a process: what docs/format/meters.md says of its interfaces and stages.
+//! Samples of a process: the contents of docs/format/meters.md about its interfaces and stages.
 
 use tapline_profile::{Kind, Process, Snapshot, UNKNOWN, command_of, merge_workers};
 

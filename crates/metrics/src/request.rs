@@ -119,7 +119,7 @@ fn is_of_this_host(host: &[u8]) -> bool {
 }
 
 /// A list of accepted types has OpenMetrics, with a weight above 0 (RFC 9110, 12.5.1). Weights are not compared: a
-/// client that names the type wants it.
+/// client that names the type gets it.
 fn is_openmetrics(accept: &[u8]) -> bool {
     let accept = String::from_utf8_lossy(accept).to_ascii_lowercase();
     accept.split(',').any(|range| {

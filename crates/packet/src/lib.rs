@@ -8,8 +8,8 @@
 //!
 //! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a file's
 //! buffer) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
-//! [`Headers`] says where the headers of one packet start, and which flow it belongs to; [`numbers`] by which headers
-//! name what follows. This crate has no unsafe code and makes no system call.
+//! [`Headers`] says where the headers of one packet start, and which flow it belongs to; [`numbers`] has the numbers
+//! by which headers name the next one. This crate has no unsafe code and makes no system call.
 #![forbid(unsafe_code)]
 
 mod batch;

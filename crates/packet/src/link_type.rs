@@ -1,4 +1,4 @@
-//! Link types: what the first header of a packet is.
+//! Link types: the kind of a packet's first header.
 //!
 //! ```text
 //! file:     LINKTYPE number, the same on every system      101 RAW
@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-/// A number of the LINKTYPE registry. Every 16-bit value is allowed: what we do not know is captured and saved alike.
+/// A number of the LINKTYPE registry. Every 16-bit value is allowed: unknown types are captured and saved alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -67,7 +67,7 @@ impl LinkType {
         }
     }
 
-    /// The most bytes that a packet of this type can have in a file: what libpcap (`max_snaplen_for_dlt`) accepts.
+    /// The most bytes that a packet of this type can have in a file: the limit of libpcap (`max_snaplen_for_dlt`).
     pub const fn snap_len_max(self) -> u32 {
         match self {
             LinkType::DBUS => 128 << 20,

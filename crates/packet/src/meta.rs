@@ -65,7 +65,7 @@ pub enum Direction {
 /// The way in which a packet was addressed: `sll_pkttype` of packet(7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PacketType {
-    /// To this host (`PACKET_HOST`, 0); also what sources say that do not know.
+    /// To this host (`PACKET_HOST`, 0); also the value of sources that do not know.
     #[default]
     Host,
     /// Link-layer broadcast (`PACKET_BROADCAST`, 1).

@@ -1,4 +1,4 @@
-//! Numbers by which headers say what follows them, for all crates.
+//! Numbers by which headers name the next one, for all crates.
 //!
 //! ```text
 //! link header --EtherType--> IP header --protocol--> transport header --port--> application

@@ -7,7 +7,7 @@
 pub struct Timestamp(i64);
 
 impl Timestamp {
-    /// 1970-01-01 00:00:00 UTC; also what a packet without a time carries (pcapng's Simple Packet Block).
+    /// 1970-01-01 00:00:00 UTC; also the time of a packet without one (pcapng's Simple Packet Block).
     pub const EPOCH: Timestamp = Timestamp(0);
 
     /// From nanoseconds since the epoch.

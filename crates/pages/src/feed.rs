@@ -135,8 +135,8 @@ impl Feed {
         Reader::refused()
     }
 
-    /// Reads what is new. Returns the seconds that came, in their order, for the history: the last one with its tables,
-    /// those that were missed since the read before by their totals alone. The file has an hour of these.
+    /// Reads the file. Returns the new seconds, in their order, for the history: the last one with its tables, those
+    /// that were missed since the read before by their totals alone. The file has an hour of these.
     pub fn read(&mut self) -> Vec<Arc<Reading>> {
         self.follow();
         let Some(open) = &mut self.open else {

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A flow fits if all words fit and the pcap-filter text accepts a packet with the flow's addresses, protocol and
-//! ports, in either direction. Names in that text are looked up in files only: a name server would learn what is
-//! watched.
+//! ports, in either direction. Names in that text are looked up in files only: a name server would learn the watched
+//! names.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl FilterLine {
     /// Reads a line.
     ///
     /// # Errors
-    /// A text that says what is wrong, with its place.
+    /// A text that describes the fault, with its place.
     pub fn parse(line: &str) -> Result<FilterLine, String> {
         let mut filter = FilterLine::words(line)?;
         if !filter.text.is_empty() {
@@ -92,7 +92,7 @@ impl FilterLine {
     /// source of another link type looks at it again. Applications cannot be said in it.
     ///
     /// # Errors
-    /// A text that says what is wrong, or that the line asks for an application.
+    /// A text that describes the fault, or says that the line asks for an application.
     pub fn packets_text(line: &str) -> Result<String, String> {
         let filter = FilterLine::words(line)?;
         if !filter.text.is_empty() {
@@ -145,7 +145,7 @@ fn compiled(text: &str, link_type: LinkType) -> Result<CompiledFilter, String> {
     tapline_filter::compile(text, &options).map_err(|error| error.to_string())
 }
 
-/// The headers of a packet of a flow: IP, and what of the transport filters look at.
+/// The headers of a packet of a flow: IP, and the part of the transport header that filters look at.
 fn headers(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
     let payload = match protocol {
         TCP => 20,

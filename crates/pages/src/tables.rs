@@ -147,7 +147,7 @@ fn name(dimension: Dimension, row: &Row, rights: Rights) -> Option<String> {
     }
 }
 
-/// The tables of a window, with what a filter leaves.
+/// The tables of a window, as far as a filter accepts.
 pub(crate) struct Tables<'a> {
     pub(crate) request: &'a PageRequest,
     pub(crate) snapshot: &'a Snapshot,

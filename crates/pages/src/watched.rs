@@ -208,7 +208,7 @@ impl EventFile {
     /// Reads new lines, at most 1 MiB. Returns whether there may be more.
     ///
     /// # Errors
-    /// The system's error; of another file that has the name now, also what is to be done.
+    /// The system's error; if another file has the name now, also the remedy.
     pub fn read(&mut self) -> io::Result<(Vec<Told>, bool)> {
         let len = self.file.metadata()?.len();
         if len < self.position {

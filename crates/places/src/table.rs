@@ -143,7 +143,7 @@ impl NetworkTable {
     }
 }
 
-/// The columns of a file, of which those of other names are passed over.
+/// Reads the columns of a file; those of other names are skipped.
 fn header(record: &StringRecord) -> Result<Vec<Option<Field>>, String> {
     let field = |name: &str| {
         let name = name.trim_start_matches('\u{feff}').to_ascii_lowercase().replace([' ', '-'], "_");
@@ -235,7 +235,7 @@ impl TableBuilder {
     }
 }
 
-/// The line of the record that is read from an offset: blank lines and comments before it are passed over.
+/// The line of the record that is read from an offset: blank lines and comments before it are skipped.
 fn line_of(bytes: &[u8], offset: usize) -> u64 {
     let (before, mut rest) = bytes.split_at(offset.min(bytes.len()));
     let mut line = 1 + before.iter().filter(|byte| **byte == b'\n').count() as u64;

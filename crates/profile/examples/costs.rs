@@ -73,7 +73,8 @@ fn cost(round: u64) -> Cost {
     })
 }
 
-/// The work, without the loop and what makes up a cost. All variants take turns with the empty loop.
+/// The work, without the loop and without the parts that add up to a cost. All variants take turns with the empty
+/// loop.
 fn print(title: &str, clock: &Clock, mut work: impl FnMut(u64)) {
     let run = |work: &mut dyn FnMut(u64)| {
         let before = clock.now();

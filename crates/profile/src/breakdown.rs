@@ -37,7 +37,7 @@ impl CostBasis {
     }
 }
 
-/// One part of what a packet costs.
+/// One part of the cost of a packet.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Component {
     /// Class of the stage: `filter`.
@@ -131,7 +131,7 @@ impl Breakdown {
         text
     }
 
-    /// Components, what is unexplained, and the total.
+    /// Components, the unexplained part, and the total.
     fn rows(&self) -> Vec<(&str, f64, Option<CostBasis>)> {
         let parts = self.components.iter().map(|part| (part.name.as_str(), part.cycles, Some(part.how)));
         parts
@@ -160,7 +160,7 @@ impl Breakdown {
     }
 }
 
-/// Two runs side by side: each component in both, and what changed.
+/// Two runs side by side: each component in both, and the change.
 pub fn compare(before: &Breakdown, after: &Breakdown) -> String {
     let names = component_names(&[before, after]);
     let width = names.iter().map(|name| name.chars().count()).chain(["unexplained".len()]).max().unwrap_or(0);

@@ -6,8 +6,8 @@
 //! else     CLOCK_MONOTONIC, in nanoseconds
 //! ```
 //!
-//! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal speed
-//! of the processor, whatever speed it runs at; with the others they are what the frequency says.
+//! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal
+//! speed of the processor, at any actual speed; with the others they follow from the frequency.
 
 use std::fmt;
 use std::fs;
@@ -48,7 +48,7 @@ impl ClockKind {
     }
 }
 
-/// A clock that counts on at a constant rate, and what is known about it.
+/// A clock that counts on at a constant rate, and the facts about it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Clock {
     kind: ClockKind,
@@ -138,7 +138,7 @@ impl Clock {
 }
 
 impl fmt::Display for Clock {
-    /// One line: what ticks, how fast, what a reading costs, and why.
+    /// One line: the counter, its rate, the cost of a reading, and the reason for the choice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self.kind {
             ClockKind::Tsc => "time stamp counter",

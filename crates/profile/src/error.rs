@@ -12,7 +12,7 @@ pub enum Error {
     /// No folder took the file.
     #[error("no folder for the meters: {}; set TAPLINE_RUN_DIR to one that can be written to", .tried.join("; "))]
     NoFolder {
-        /// Each folder and what was wrong with it.
+        /// Each folder and the problem with it.
         tried: Vec<String>,
     },
     /// The folder belongs to others, or others may write to it.
@@ -47,7 +47,7 @@ pub enum Error {
         /// The fault and its place.
         reason: String,
     },
-    /// A run that was saved as JSON, and is not what was written.
+    /// The file of a saved run does not have the written form.
     #[error("this is no profile as --json writes it: {reason}")]
     Profile {
         /// The fault and its place.

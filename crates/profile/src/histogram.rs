@@ -13,7 +13,7 @@
 pub const BUCKETS: usize = 82;
 /// Bits of the fraction that distinguish buckets.
 const STEP_BITS: u32 = 2;
-/// The bits of 1.0, of which a bucket has what is left: sign, exponent, steps.
+/// The bits of 1.0 without those that a bucket drops: sign, exponent, steps.
 const ONE: i32 = (127 << STEP_BITS) - 1;
 
 /// The bucket of a batch in which `packets` cost `cycles`. Any for a batch without packets.
@@ -44,7 +44,7 @@ pub fn bucket_start(bucket: usize) -> f64 {
     }
 }
 
-/// Packets by what they cost.
+/// Packets by their cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     pub(crate) packets: [u64; BUCKETS],

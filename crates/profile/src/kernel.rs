@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tapline_sys::usage;
 
-/// The kernel's counters at one moment, or what was counted between two.
+/// The kernel's counters at one moment, or their growth between two.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelCounters {
     /// Lines of /proc/interrupts.

@@ -133,7 +133,7 @@ pub fn words_of<const N: usize>(text: &str) -> [u64; N] {
     words
 }
 
-/// The text in some words, up to the first zero. What is not UTF-8 is replaced.
+/// The text in some words, up to the first zero. Invalid UTF-8 is replaced.
 pub fn text_of(words: impl IntoIterator<Item = u64>) -> String {
     let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_ne_bytes).take_while(|byte| *byte != 0).collect();
     String::from_utf8_lossy(&bytes).into_owned()

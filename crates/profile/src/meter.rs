@@ -92,7 +92,7 @@ impl Meter {
         self.slot.is_shared()
     }
 
-    /// The name that the counters were given, cut to what has room.
+    /// The name of the counters, cut to its field.
     pub fn name(&self) -> String {
         text_of(slot::NAME.map(|word| self.slot[word].load(Relaxed)))
     }
@@ -103,8 +103,7 @@ impl Meter {
     }
 }
 
-/// A further counter of a stage, for what only this stage counts: the entries of a table, the packets of the loudest
-/// talker.
+/// A further counter of a stage, for its own quantity: the entries of a table, the packets of the loudest talker.
 #[derive(Clone, Debug)]
 pub struct Extra {
     meter: Meter,

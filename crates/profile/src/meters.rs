@@ -1,4 +1,4 @@
-//! All meters of a process: a file of slots that others read, or memory of our own where no file can be had.
+//! All meters of a process: a file of slots that others read, or memory of our own if no file is possible.
 //!
 //! ```text
 //! slot   free --slot()--> used --the last Meter dropped--> retired --slot(), when no slot is left unused--> used
@@ -114,8 +114,8 @@ impl Meters {
         self.inner.reason.as_ref()
     }
 
-    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count,
-    /// and only this process sees them.
+    /// Slots that did not fit into the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They
+    /// count, and only this process sees them.
     pub fn unshared(&self) -> usize {
         self.inner.lock().spare.len()
     }
@@ -197,7 +197,7 @@ impl Inner {
         (number, self.part(&slots, number))
     }
 
-    /// Has the file system provide the memory.
+    /// Makes the file system provide the memory.
     fn reserve(&self, number: usize) -> bool {
         let offset = ((number + 1) * SLOT_LEN) as u64;
         self.file.as_ref().is_none_or(|file| file.file.write_all_at(&[0; SLOT_LEN], offset).is_ok())

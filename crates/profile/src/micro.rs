@@ -25,8 +25,8 @@ pub struct Task<'a> {
 }
 
 impl<'a> Task<'a> {
-    /// `round` does `units` of what is measured, each called `unit`, and gives a number that it can only know if it
-    /// did; `expected` is that number.
+    /// `round` does `units` of the measured work, each called `unit`, and returns a number that it can only know if
+    /// it did; `expected` is that number.
     pub fn new(
         name: &str,
         unit: &'static str,

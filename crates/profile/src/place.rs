@@ -88,7 +88,7 @@ impl RunFolder {
         }
     }
 
-    /// Whether what is in the folder can be believed.
+    /// Whether the contents of the folder can be trusted.
     ///
     /// # Errors
     /// [`Error::ForeignFolder`] if others may write to it.

@@ -1,8 +1,7 @@
 //! The counters of another process, while it runs.
 //!
-//! The file is read, not mapped, so that it may shrink or vanish. A slot can be given to something else while it is
-//! read, so everything is read twice: what the first reading found counts if the second finds the same generation after
-//! it.
+//! The file is read, not mapped, so that it may shrink or vanish. A slot can be reused while it is read, so
+//! everything is read twice: the first reading counts if the second finds the same generation after it.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! `tsc` is anchored once, and drifts from the system's clock by the error of the frequency, some parts in a million.
-//! `tsc-sync` finds at each anchor by how much it is off. What came from a wrong rate corrects the rate; the difference
-//! itself is made up for until the next anchor is due, so that time never jumps for it. If the system's clock was set
-//! forward, it follows at once; if it was set back, it goes at half its speed until both agree: an hour takes two.
+//! `tsc-sync` finds at each anchor by how much it is off. The part that came from a wrong rate corrects the rate; the
+//! difference itself is made up for until the next anchor is due, so that time never jumps for it. If the system's
+//! clock was set forward, it follows at once; if it was set back, it goes at half its speed until both agree: an hour
+//! takes two.
 //!
 //! All but `kernel` say when the packet was looked at, not when it came.
 
@@ -138,7 +139,7 @@ impl Clocks for SystemClocks {
     }
 }
 
-/// Gives packets their times, in one of the modes. For one thread.
+/// Sets the times of packets, in one of the modes. For one thread.
 #[derive(Clone, Debug)]
 pub struct Stamp<C = SystemClocks> {
     mode: StampMode,
@@ -276,7 +277,7 @@ fn rate(frequency_hz: f64, factor: f64) -> u64 {
     (1e9 / frequency_hz * factor * (1u64 << FRACTION_BITS) as f64) as u64
 }
 
-/// Both clocks at one moment, as nearly as can be had.
+/// Both clocks at one moment, as nearly as possible.
 fn read_both(clocks: &mut impl Clocks) -> (u64, i64) {
     let mut read = || {
         let before = clocks.ticks();

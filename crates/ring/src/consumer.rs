@@ -1,4 +1,4 @@
-//! The IBuf's reading half: entries taken in order, and what became of each said by one store.
+//! The IBuf's reading half: entries taken in order, and the outcome of each announced by one store.
 //!
 //! ```text
 //! refresh: head, checked       peek(n): the n-th entry that is not consumed
@@ -114,8 +114,8 @@ impl Consumer {
         (IndexEntry { position: self.words[at].load(Relaxed), cap_len }, verdict)
     }
 
-    /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does, for the caller to
-    /// wake it.
+    /// Announces the outcome of the next entries. Returns the word on which the writer sleeps, if it does, for the
+    /// caller to wake it.
     pub(crate) fn commit(&mut self, outcome: Outcome) -> Option<&AtomicU64> {
         if outcome.total() == 0 {
             return None;
@@ -180,9 +180,9 @@ impl Consumer {
         &self.words[index::WAITING]
     }
 
-    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so
-    /// no wake is needed for it. Returns whether the head is still the one that was last seen, and the buffer not
-    /// closed: then a writer that changes either will see that we sleep.
+    /// Announces that we are about to sleep, and until when we would like to: `lent` was looked at and is not
+    /// committed, so no wake is needed for it. Returns whether the head is still the one that was last seen, and the
+    /// buffer not closed: then a writer that changes either will see that we sleep.
     pub(crate) fn announce_sleep(&self, view: &View, how: u64, lent: &Outcome, wish: SleepWish) -> bool {
         let SleepWish { min_bytes, min_packets, max_delay_ns } = wish;
         let seen_bytes = self.done.bytes.wrapping_add(lent.bytes);
@@ -203,7 +203,7 @@ impl Consumer {
         self.words[index::WAITING].load(Relaxed) == index::AWAKE
     }
 
-    /// Says that we are awake.
+    /// Announces that we are awake.
     pub(crate) fn announce_awake(&self) {
         self.words[index::WAITING].store(index::AWAKE, Relaxed);
     }

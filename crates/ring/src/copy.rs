@@ -47,8 +47,8 @@ pub(crate) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u
     implementation::store_entries(to, from, verdict)
 }
 
-/// Loads lines of 64 bytes from the word `first` on. Nothing is said of what they are worth until a fence and a look at
-/// the block's sequence.
+/// Loads lines of 64 bytes from the word `first` on. They are not valid until a fence and a check of the block's
+/// sequence.
 ///
 /// # Panics
 /// If the words end before, or `into` is not whole lines.

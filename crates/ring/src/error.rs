@@ -11,7 +11,7 @@ pub enum Error {
     System {
         /// The attempt: `make the packet buffer`.
         action: &'static str,
-        /// The call, and what the kernel said.
+        /// The call, and the kernel's error.
         source: SyscallError,
     },
     /// A number that the format does not allow.
@@ -81,7 +81,7 @@ pub enum Error {
     CreditTooLarge {
         /// Bytes asked for.
         asked: u64,
-        /// The most that can be had.
+        /// Maximum.
         most: u64,
     },
     /// No such reader: it was taken away.

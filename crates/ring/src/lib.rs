@@ -16,9 +16,9 @@
 //! | `writer`, `reader` | both together, with descriptors, sleep and accounts |
 //! | `merge` | a reader of several PBufs |
 //!
-//! The four halves know words of memory and nothing of files or processes, so that loom and miri run them as they are.
-//! A reader chooses what happens when it is too slow: [`Policy`]. Nothing that it does costs another reader a packet,
-//! but for a lossless one, for which the writer's caller agrees to wait.
+//! The four halves know words of memory and nothing of files or processes, so that loom and miri run them as they
+//! are. A reader chooses what happens when it is too slow: [`Policy`]. No reader can cost another one a packet,
+//! except a lossless one, for which the writer's caller agrees to wait.
 #![cfg_attr(loom, allow(dead_code, reason = "models use the halves, and not what is built of them"))]
 
 mod account;

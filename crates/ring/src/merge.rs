@@ -17,7 +17,7 @@ use crate::account::Account;
 use crate::reader::{Reader, WaitEnd};
 use crate::{Error, VerdictUse, WakeThreshold};
 
-/// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
+/// The longest sleep while packets wait for the word of another buffer's writer, which rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
 /// Number of rings of a bell without data in one wait, before it is ignored for [`HELD_UP_NAP`] each time.
@@ -195,7 +195,7 @@ impl MergedReader {
         self.is_holding_back
     }
 
-    /// From now on only what is offered by now is read, from any buffer.
+    /// From now on only packets that are offered by now are read, from any buffer.
     pub fn stop_at_present(&mut self) {
         self.parts.iter_mut().for_each(|part| part.reader.stop_at_present());
     }
@@ -316,7 +316,7 @@ impl MergedReader {
         sum
     }
 
-    /// Says that the last run is done with, and ends reading. Packets that were found and not lent are unread.
+    /// Announces that the last run is done with, and ends reading. Packets that were found and not lent are unread.
     pub fn finish(self) -> Account {
         let mut sum = Account::default();
         for (at, part) in self.parts.into_iter().enumerate() {

@@ -1,5 +1,4 @@
-//! The IBuf's writing half: entries for one reader, and what the reader says of itself, none of which is believed
-//! unseen.
+//! The IBuf's writing half: entries for one reader, and the reader's own words, which are all checked.
 //!
 //! ```text
 //! push: a place is free if head - consumed < entries        consumed = delivered + overwritten + damaged, as told and checked
@@ -122,8 +121,8 @@ impl Producer {
         })
     }
 
-    /// Has entries written: into places that lie together, the `first` of which is for the entry of that number.
-    /// `write` gives their bytes.
+    /// Writes entries into adjacent places, the `first` of which is for the entry of that number. `write` returns
+    /// their bytes.
     #[inline]
     fn push_with(&mut self, wanted: usize, mut write: impl FnMut(&[[AtomicU64; 2]], usize) -> u64) -> u64 {
         let room = self.room_for(wanted as u64) as usize;
@@ -160,7 +159,7 @@ impl Producer {
         wanted.min(entries - (self.head - self.consumed))
     }
 
-    /// Shows what was written and what was lost. Without news nothing is stored: readers look at these words without
+    /// Shows the written and the lost entries. Without news nothing is stored: readers look at these words without
     /// pause.
     #[inline]
     pub(crate) fn publish(&mut self) {
@@ -174,8 +173,8 @@ impl Producer {
         (self.published, self.published_full) = (self.head, self.index_full);
     }
 
-    /// Says that entries which cannot be seen yet are of packets not older than this, whatever the buffer's watermark
-    /// says of the present; `None`: nothing of the past comes any more. To be said after [`publish`](Self::publish).
+    /// Announces that entries which cannot be seen yet are of packets not older than this, independently of the
+    /// buffer's watermark; `None`: no packet of the past comes any more. Call it after [`publish`](Self::publish).
     pub(crate) fn set_past(&self, latest: Option<i64>) {
         let word = latest.map_or(index::PRESENT, |latest| latest as u64);
         // Pairs with the acquire load in `Consumer::past`.
@@ -257,7 +256,7 @@ impl Producer {
             || unread >= (self.mask + 1) / 4
     }
 
-    /// After how many nanoseconds the reader wants to be woken for what little there is.
+    /// The nanoseconds after which the reader has to be woken for few packets.
     pub(crate) fn wake_after_ns(&self) -> u64 {
         self.words[index::WAKE_AFTER_NS].load(Relaxed)
     }
@@ -280,9 +279,9 @@ impl Producer {
         &self.words[index::WAITING]
     }
 
-    /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on
-    /// [`turn_word`](Self::turn_word) with; `None` if the reader consumed more than was last heard. One that was caught
-    /// lying never did: the writer does not retry for it.
+    /// Announces that the writer is about to sleep until the reader continues. Returns the word to sleep on
+    /// [`turn_word`](Self::turn_word) with; `None` if the reader consumed more than was last heard. One that was
+    /// caught lying never did: the writer does not retry for it.
     pub(crate) fn announce_sleep(&self) -> Option<u64> {
         let seen = self.words[index::TURN].load(Relaxed);
         self.words[index::WRITER_SLEEPS].store(1, Relaxed);
@@ -294,7 +293,7 @@ impl Producer {
         (self.is_implausible || !came_on).then_some(seen)
     }
 
-    /// Says that the writer is awake.
+    /// Announces that the writer is awake.
     pub(crate) fn announce_awake(&self) {
         self.words[index::WRITER_SLEEPS].store(0, Relaxed);
     }

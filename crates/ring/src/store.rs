@@ -49,7 +49,7 @@ pub(crate) struct Past {
     offset: usize,
     /// Packets older than this are left out.
     since: i64,
-    /// The latest time of what was looked at.
+    /// The latest time of the examined packets.
     pub(crate) latest: i64,
     /// The number of the record that comes next.
     number: u64,
@@ -115,7 +115,7 @@ struct Filling {
     first_number: u64,
 }
 
-/// The writing half. All counters are its own; what the memory says is a copy for others.
+/// The writing half. All counters are its own; the memory has a copy for others.
 pub(crate) struct Store {
     words: Words,
     geometry: Geometry,
@@ -174,7 +174,7 @@ impl Store {
     }
 
     /// Stores one packet, cut to the snap length; readers see it after [`publish`] only(Self::publish). `None` if no
-    /// block could be had: the packet is counted as not stored.
+    /// block was free: the packet is counted as not stored.
     #[inline]
     pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<IndexEntry> {
         let cap_len = packet.data.len().min(self.snap_len as usize) as u32;
@@ -216,8 +216,8 @@ impl Store {
         self.bytes += u64::from(cap_len);
     }
 
-    /// Shows all that was stored, then by `indices` which of it is for which reader. Packets stored later are not older
-    /// than `watermark`, as far as known: it speaks of what can be seen by then, so it is shown last.
+    /// Shows all that was stored, then by `indices` which of it is for which reader. Packets stored later are not
+    /// older than `watermark`, as far as known: it covers the packets that can be seen by then, so it is shown last.
     pub(crate) fn publish(&mut self, watermark: Option<Timestamp>, indices: impl FnOnce(&Store)) {
         if self.sequence != 0 {
             self.write_block_head();
@@ -302,7 +302,7 @@ impl Store {
         blocks
     }
 
-    /// Closes the block and takes the next one that can be had. False if readers hold them all.
+    /// Closes the block and takes the next free one. False if readers hold them all.
     #[cold]
     #[inline(never)]
     fn next_block(&mut self, holders: &mut dyn Holders) -> bool {
@@ -396,8 +396,8 @@ impl HistoryPacket<'_> {
 
 #[cfg(not(loom))]
 impl Store {
-    /// Before the first packet that the buffer holds and that `start` asks for; `None` if nothing is stored, or only
-    /// what comes is asked for.
+    /// The position before the first packet that the buffer holds and `start` includes; `None` if nothing is stored,
+    /// or `start` is the present.
     pub(crate) fn past(&self, start: StartPosition) -> Option<Past> {
         let since = match start {
             StartPosition::Newest => return None,
@@ -431,7 +431,7 @@ impl Store {
         }
     }
 
-    /// Number of records that are still to be looked at, if no block was passed over or taken.
+    /// Number of records that are still to be examined, if no block was skipped or taken.
     pub(crate) fn records_after(&self, past: &Past) -> u64 {
         self.records.saturating_sub(past.number)
     }

@@ -5,8 +5,8 @@
 //! hold    held := sequence; fence; sequence as expected?              -> it stays until held := 0, else overwritten
 //! ```
 //!
-//! Nothing here believes the writer: a position is masked and checked before it leads anywhere, and a record is what an
-//! index says only if it says so itself.
+//! Nothing here believes the writer: a position is masked and checked before it leads anywhere, and a record must
+//! itself confirm the words of an index.
 
 use tapline_packet::Timestamp;
 
@@ -41,7 +41,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Believes the header once: what was checked is kept, and the memory is not asked again.
+    /// Checks the header once: the checked values are kept, and the memory is not read again.
     pub(crate) fn new(words: ReadWords) -> Result<View, Error> {
         ensure_header(FILE, &|word| words.load(word), BUFFER_MAGIC)?;
         let geometry = Geometry::new(words.load(buffer::BLOCK_LEN), words.load(buffer::BLOCKS))?;

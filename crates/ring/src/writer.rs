@@ -126,7 +126,7 @@ pub enum ReplayProgress {
     Done,
     /// There are more packets to look at.
     More,
-    /// There are more packets, and its index has no room until the reader has read.
+    /// There are more packets, and its index is full until the reader has read.
     Full,
 }
 
@@ -147,7 +147,7 @@ struct Last {
     /// One after the other.
     stretch: [EntryWords; BATCH_MAX],
     len: usize,
-    /// Whether all of it is in the buffer. Not so if the batch was larger than the buffer, or no block could be had.
+    /// Whether all of it is in the buffer. Not so if the batch was larger than the buffer, or no block was free.
     is_whole: bool,
 }
 
@@ -241,7 +241,7 @@ impl Writer {
         Ok(NewReader { id, parts })
     }
 
-    /// Has a new reader begin in the past, with the packets that the buffer still holds from `start` on.
+    /// Makes a new reader begin in the past, with the packets that the buffer still holds from `start` on.
     /// [`replay`](Self::replay) offers them; the reader is not to be [indexed](Self::index) before
     /// [`finish_replay`](Self::finish_replay).
     ///
@@ -335,9 +335,9 @@ impl Writer {
     /// Whether all lossless readers have room for these packets. Without such readers, or if a reader was given up,
     /// no look is needed.
     ///
-    /// Publish indexed packets before this: readers consume visible packets only. If there is no room,
+    /// Publish indexed packets before this: readers consume visible packets only. If the index or the buffer is full,
     /// [`wait_for`](Self::wait_for) sleeps; the caller decides when to stop waiting. A reader that loses a packet
-    /// because the batch is stored without room is lossy from then on.
+    /// because the batch is stored all the same is lossy from then on.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
@@ -370,7 +370,7 @@ impl Writer {
         reader.wait(timeout)
     }
 
-    /// Stores the packets of a batch that any reader wants, each once. Readers see them once they are indexed and
+    /// Stores the packets of a batch that any reader accepts, each once. Readers see them once they are indexed and
     /// published.
     ///
     /// # Panics
@@ -393,7 +393,7 @@ impl Writer {
     }
 
     /// Offers packets of those that were stored last to a reader, all with the same verdict. Packets for which no
-    /// block could be had count as damaged.
+    /// block was free count as damaged.
     ///
     /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer
     /// holds, is lossy from then on; so is a leased one in the second case.
@@ -531,7 +531,7 @@ impl Writer {
         self.store.bytes()
     }
 
-    /// Packets that were not stored because readers held all blocks that could be had: 0, unless one breaks the rules.
+    /// Packets that were not stored because readers held all blocks: 0, unless one breaks the rules.
     pub fn unstored_packets(&self) -> u64 {
         self.store.unstored_packets()
     }

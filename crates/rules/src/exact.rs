@@ -269,7 +269,7 @@ impl ExactTable {
         }
     }
 
-    /// Gives back memory that was reserved for more rules.
+    /// Returns memory that was reserved for more rules.
     pub(crate) fn shrink(&mut self) {
         self.v4.entries.shrink_to_fit();
         self.v6.entries.shrink_to_fit();

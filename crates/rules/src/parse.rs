@@ -47,7 +47,7 @@ pub struct RuleFile {
     pub list: Vec<ListRule>,
     /// The share of undecided packets that come to the default; `None` for all.
     pub sample: Option<Share>,
-    /// The actions for what is undecided after that.
+    /// The actions for packets that are undecided after that.
     pub default: Actions,
     /// The names of outputs: the first is output 1.
     pub outputs: Vec<String>,

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 /// Thousands of patterns, searched at once. May be shared between threads.
 ///
-/// All occurrences count, overlapping ones too; [`find_all_naive`](crate::find_all_naive) is what that means.
+/// All occurrences count, overlapping ones too; [`find_all_naive`](crate::find_all_naive) defines that.
 ///
 /// ```
 /// use tapline_search::{Pattern, Patterns};

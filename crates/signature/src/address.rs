@@ -30,7 +30,7 @@ impl Side {
     }
 }
 
-/// Addresses or ports: what an element of a list is.
+/// Addresses or ports: the kind of a list's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Address,

@@ -233,7 +233,7 @@ impl Condition {
         matches!(self, Condition::Direction(_) | Condition::IsEstablished(_) | Condition::FlowBit { .. })
     }
 
-    /// Whether it holds. What a packet does not have fits nothing.
+    /// Whether it holds. A field that a packet does not have fits nothing.
     pub(crate) fn holds(&self, facts: &Facts<'_>) -> bool {
         match self {
             Condition::PayloadLen(comparison) => {

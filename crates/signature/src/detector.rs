@@ -352,9 +352,9 @@ impl Detector {
         self.judge(Subject { data, headers, window: &window, is_stream: false }, flow, found);
     }
 
-    /// Evaluates the signatures that fit the stream only now: neither what came before nor the packet alone, at `index`
-    /// of the batch that [`search`](Self::search) saw. Contents with `offset` and `depth` count from the start of the
-    /// stream, so that they are left out once the window has lost it.
+    /// Evaluates the signatures that fit the stream only now: neither with the earlier bytes nor with the packet
+    /// alone, at `index` of the batch that [`search`](Self::search) saw. Contents with `offset` and `depth` count
+    /// from the start of the stream, so that they are left out once the window has lost it.
     pub fn evaluate_stream(
         &mut self,
         index: usize,

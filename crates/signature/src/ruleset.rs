@@ -1,4 +1,4 @@
-//! Files of signatures: lines, variables, and what is refused.
+//! Files of signatures: lines, variables, and refusals.
 
 use std::collections::{BTreeMap, HashSet};
 

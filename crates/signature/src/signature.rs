@@ -26,7 +26,7 @@ pub enum Action {
     Log,
 }
 
-/// A source that describes what a signature is about.
+/// A source that describes the subject of a signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     /// The system, such as `cve` or `url`.

@@ -107,9 +107,9 @@ impl Loss {
 /// Counters of the kernel's capture ring (AF_PACKET): those of `PACKET_STATISTICS`, summed in 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAccount {
-    /// Packets that passed the kernel filter, including those that the ring then had no room for.
+    /// Packets that passed the kernel filter, including those for which the ring was then full.
     pub received: u64,
-    /// Packets that the ring had no room for.
+    /// Packets for which the ring was full.
     pub dropped: u64,
     /// Times that the ring stood still because its next block had not been given back.
     pub freezes: u64,
@@ -154,7 +154,7 @@ impl XdpAccount {
 pub struct TapAccount {
     /// Packets meant for this reader, by the daemon's count.
     pub offered: u64,
-    /// Packets for which the reader's index had no room.
+    /// Packets for which the reader's index was full.
     pub index_full: u64,
     /// Packets overwritten in the buffer before the reader came to them.
     pub overwritten: u64,

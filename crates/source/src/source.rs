@@ -72,9 +72,9 @@ pub trait Source: Send {
         None
     }
 
-    /// Adds what ends a wait in [`advance`](Source::advance) to `poller`, so that a caller can wait for several sources
-    /// at once and then call `advance` without a wait. Returns whether that is all; `false` if the source must wait
-    /// itself.
+    /// Adds the events that end a wait in [`advance`](Source::advance) to `poller`, so that a caller can wait for
+    /// several sources at once and then call `advance` without a wait. Returns whether that is all; `false` if the
+    /// source must wait itself.
     fn wait_on(&self, _poller: &mut Poller) -> bool {
         false
     }

@@ -66,7 +66,7 @@ impl Refusal {
 pub struct Account {
     /// Connections that were begun.
     pub connections: u64,
-    /// Connections that ended for want of room for others.
+    /// Connections that ended because the table was full.
     pub evicted: u64,
     /// Payload that was captured.
     pub received: u64,

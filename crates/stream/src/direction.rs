@@ -52,7 +52,7 @@ pub(crate) struct Direction {
     pub(crate) fin: Option<u64>,
     /// The offset up to which the receiver acknowledged.
     acknowledged: u64,
-    /// Since when the receiver has what we miss.
+    /// Time since when the receiver has the bytes that we miss.
     pub(crate) lacking_since: Option<i64>,
     /// The receiver reset the connection: data that is still sent is seen, and the end is a reset.
     pub(crate) is_reset: bool,
@@ -90,7 +90,7 @@ impl Direction {
         self.lacking_since = None;
     }
 
-    /// Notes what the receiver has. Returns whether that is more than we have, of a stream that goes on.
+    /// Notes the bytes that the receiver has. Returns whether that is more than we have, of a stream that goes on.
     pub(crate) fn acknowledge(&mut self, ack: u32, now: i64) {
         let Some(offset) = self.offset(ack).and_then(|offset| u64::try_from(offset).ok()) else { return };
         self.acknowledged = self.acknowledged.max(offset);

@@ -10,7 +10,7 @@
 //! | module | has |
 //! |---|---|
 //! | `segment` | the sequence number, flags and payload of a packet |
-//! | `direction` | one direction of a connection: what is due, what is held |
+//! | `direction` | one direction of a connection: due and held segments |
 //! | `event` | events of streams; [`Limits`] |
 //! | `reassembler` | all connections, their limits, and the account |
 //! | `account` | the account of every byte |
@@ -27,12 +27,12 @@
 //! - **Beginnings**: SYN, or the first segment with payload. Bytes from before it that come later are given up.
 //! - **Ends**: FIN once all before it came, RST with a number at most 1 MiB ahead (bytes that the other end sends
 //!   until it knows are delivered), silence for [`Limits::idle`] by the packets' time, another SYN on the same ports,
-//!   no room for more connections (the longest silent one goes), the end of the capture. A connection that ended is
+//!   a full table of connections (the longest silent one goes), the end of the capture. A connection that ended is
 //!   remembered until it was silent for as long, so that a retransmission does not start a new one.
 //! - **Numbers** are those of tshark's `tcp.stream` as long as no connection had to make room.
 //!
-//! Every captured byte of TCP payload is delivered, a duplicate, given up or held; every byte of a stream is delivered
-//! or in a gap. [`Account`] has the sums. Fragments of IP packets and what tunnels carry are left alone.
+//! Every captured byte of TCP payload is delivered, a duplicate, given up or held; every byte of a stream is
+//! delivered or in a gap. [`Account`] has the sums. Fragments of IP packets and packets in tunnels are left alone.
 
 #![forbid(unsafe_code)]
 

@@ -388,7 +388,7 @@ impl Reassembler {
         self.holders = holders;
     }
 
-    /// Gives up gaps until what waits behind them is within bounds.
+    /// Gives up gaps until the bytes behind them are within bounds.
     fn bound_memory(&mut self, at: usize, way: usize, sink: Sink<'_>) {
         let most = self.limits.stream_bytes;
         while let Some(direction) = self.direction(at, way)
@@ -432,7 +432,7 @@ impl Reassembler {
         }
     }
 
-    /// Goes over missing bytes to what waits behind them.
+    /// Skips missing bytes up to those that wait behind them.
     fn close_gap(&mut self, at: usize, way: usize, gap: (u64, GapCause), sink: Sink<'_>) {
         self.tell_gap(at, way, gap, sink);
         self.deliver_due(at, way, sink);

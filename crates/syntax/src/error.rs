@@ -35,7 +35,7 @@ pub struct Error {
     pub span: Option<Span>,
     /// An earlier place that contradicts this one, or belongs to it.
     pub also: Option<Span>,
-    /// The mend: what is valid there, or what to write instead. May be empty.
+    /// The remedy: what is valid there, or what to write instead. May be empty.
     pub hint: String,
 }
 

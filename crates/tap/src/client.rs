@@ -93,7 +93,7 @@ impl Client {
         Client::over(stream, program, timeout, interrupt)
     }
 
-    /// Asks over a connection that is there, under the name `program`. The answer may take as long as a buffer.
+    /// Makes a client of an open connection, under the name `program`. The answer may take as long as a buffer.
     ///
     /// # Errors
     /// As with [`connect`](Self::connect).
@@ -179,7 +179,7 @@ impl Client {
         }
     }
 
-    /// Has the daemon make a reader of a capture, and maps its buffers. `interrupt` ends the wait for the daemon.
+    /// Requests a reader of a capture, and maps its buffers. `interrupt` ends the wait for the daemon.
     pub(crate) fn request_reader(
         mut self,
         attach: &AttachRequest,
@@ -236,7 +236,7 @@ fn ensure_small(attach: &AttachRequest, attached: &AttachedReader) -> Result<(),
     }
 }
 
-/// Asks, and waits for the answer until then. `interrupt` ends the wait.
+/// Sends a request, and waits for the answer until then. `interrupt` ends the wait.
 pub(crate) fn ask(
     channel: &mut Channel,
     request: &Request,

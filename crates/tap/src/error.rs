@@ -28,7 +28,7 @@ pub enum Error {
     /// The connection ended.
     #[error("the daemon closed the connection")]
     Closed,
-    /// The other end says what the protocol does not have.
+    /// The other end sent a message that the protocol does not have.
     #[error("the other end does not keep to the protocol: {what}")]
     Protocol {
         /// The value that was found.

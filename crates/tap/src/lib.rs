@@ -8,7 +8,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `protocol` | what is said |
+//! | `protocol` | messages |
 //! | `channel` | lines and descriptors over a socket, for both ends; trusts neither |
 //! | `client` | asking a daemon |
 //! | `group` | names of captures, and of groups of readers that share one |

@@ -65,7 +65,7 @@ pub enum Request {
         /// Name of the program for users.
         program: String,
     },
-    /// Asks for a reader of a capture. One reader for each connection.
+    /// Requests a reader of a capture. One reader for each connection.
     Attach(AttachRequest),
     /// Changes the reader's filter, from the next batch on.
     Filter {
@@ -87,7 +87,7 @@ pub enum Request {
         /// The change of its state.
         action: ControlAction,
     },
-    /// Asks for the state of the daemon.
+    /// Requests the state of the daemon.
     Status {},
     /// To search the recording of a capture.
     Find(FindRequest),
@@ -139,9 +139,9 @@ pub struct AttachRequest {
     /// The group whose share of the packets it reads; none for all packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupRequest>,
-    /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and 0
-    /// if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label what `filter` accepts, and let
-    /// nothing more through.
+    /// Filters that label packets: a packet's label is the number, from 1, of the first of them that accepts it, and
+    /// 0 if none does. At most [`LABELS_MAX`], and 8,192 bytes together. They label packets that `filter` accepts,
+    /// and let no more through.
     pub labels: Vec<String>,
 }
 
@@ -244,7 +244,7 @@ pub enum Reply {
     /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
     /// pcapng file, which ends within a block if it is not whole.
     Found(OfferedCapture),
-    /// A request was refused: why, and what to do.
+    /// A request was refused: the reason, and the remedy.
     Error(#[serde(deserialize_with = "lines")] String),
 }
 
@@ -429,30 +429,30 @@ pub struct CaptureStatus {
     pub paused: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
-    /// The `rx_dropped` of interfaces: frames that the host had no use for (they were captured all the same), or for
-    /// which an adapter had no room.
+    /// The `rx_dropped` of interfaces: frames for which the host had no use (they were captured all the same), or for
+    /// which an adapter's ring was full.
     pub rx_dropped: u64,
-    /// Packets stored, in all buffers: those that readers of different rights want are stored for each.
+    /// Packets stored, in all buffers: packets for readers of different rights are stored for each.
     pub stored: u64,
     /// Packets that found no block.
     pub not_stored: u64,
     /// Processor time of its threads in nanoseconds.
     pub cpu_ns: u64,
-    /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where
-    /// all comes.
+    /// Instructions of the program in the kernel that lets only packets through that a reader or the history needs;
+    /// none if all come.
     pub kernel_insns: Option<u32>,
     /// The lossless reader for which the capture waits now. Its loss counters are those of the start of the wait.
     pub waits_for: Option<u64>,
     /// For how long it has, in milliseconds.
     pub waits_ms: u64,
-    /// The rules withhold something from the client: packets, bytes and what was stored are of readers with the same
-    /// rights, and what else depends on other readers is left out.
+    /// The rules withhold something from the client: packets, bytes and stored sums are of readers with the same
+    /// rights, and other values that depend on other readers are left out.
     pub is_restricted: bool,
     /// Stores that it is recorded to; shown to root and the owner of the daemon.
     pub recordings: Vec<RecordingStatus>,
     /// Readers of the capture, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
-    /// Readers that the list has no room for: it has at most 96 KiB, and of each user some.
+    /// Readers that do not fit into the list: it has at most 96 KiB, with a share for each user.
     pub readers_left_out: u64,
 }
 

@@ -1,5 +1,5 @@
-//! An eBPF machine for socket filters and XDP programs, for where no kernel may be asked. It knows what filters are
-//! made of, and no more.
+//! An eBPF machine for socket filters and XDP programs, for tests without a kernel. It knows the instructions of
+//! filters, and no more.
 //!
 //! ```text
 //! instructions --run(kind, packet)--> verdict, or a panic where the verifier would refuse
@@ -95,7 +95,7 @@ struct Machine<'a> {
 /// Runs a program on a packet and returns its verdict. The packet's length is that of its captured bytes.
 ///
 /// # Panics
-/// If it does what no program may.
+/// If it does something that no program may do.
 pub fn run(kind: Kind, program: &[Insn], packet: Packet<'_>) -> u32 {
     let mut registers = [None; 11];
     registers[1] = Some(CONTEXT);

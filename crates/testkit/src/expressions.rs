@@ -26,7 +26,7 @@ pub struct Expressions {
 /// Families of link types, by the primitives that make sense on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Ethernet and what has its addresses: FDDI, Token Ring, IP over Fibre Channel, NetAnalyzer.
+    /// Ethernet and link types with its addresses: FDDI, Token Ring, IP over Fibre Channel, NetAnalyzer.
     Ethernet,
     /// 802.11, with or without a radio header.
     Wireless,
@@ -67,7 +67,7 @@ enum Heir {
     Mac,
 }
 
-/// A piece of text, and what may follow it.
+/// A piece of text, and the pieces that may follow it.
 struct Piece {
     text: String,
     heir: Heir,

@@ -1,4 +1,4 @@
-//! Frames to ask the forms about: layers upon layers at random, and what captures hold.
+//! Frames for testing the forms: layers upon layers at random, and frames of captures.
 //!
 //! ```text
 //! frame   := Ethernet [tag]* network
@@ -130,7 +130,8 @@ fn carried(random: &mut Random, pair: IpPair, depth: u32) -> (u8, Vec<u8>) {
     }
 }
 
-/// The builders of segments give whole packets without options; the segment is what is behind the header.
+/// The segment of a packet: the builders of segments give whole packets without options; the segment is behind the
+/// header.
 fn segment(packet: &[u8]) -> Vec<u8> {
     let header = if packet[0] >> 4 == 6 { 40 } else { 20 };
     packet[header..].to_vec()

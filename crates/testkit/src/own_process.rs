@@ -1,5 +1,5 @@
-//! A test in a process of its own, for what a whole process has: memory in use, mappings, limits that cannot be taken
-//! back.
+//! A test in a process of its own, for resources of a whole process: memory in use, mappings, limits that cannot be
+//! taken back.
 //!
 //! ```text
 //! test program --(first run of the test)--> the same program --exact TEST --> the test again, alone
@@ -12,7 +12,7 @@ const ALONE: &str = "TAPLINE_TEST_ALONE";
 
 /// Whether this process runs the test alone. If not, runs it in a child; a failure there is a panic here.
 ///
-/// `module` is the test's `module_path!()`; both names together are what the test harness calls the test.
+/// `module` is the test's `module_path!()`; both names together are the test's name in the test harness.
 ///
 /// ```no_run
 /// # use tapline_testkit::own_process::is_alone;

@@ -83,8 +83,7 @@ impl Batches {
         Ok(!self.records.is_empty())
     }
 
-    /// Has the marks of the batch say that their packets leave now: for senders that do not keep to the times of the
-    /// recipe.
+    /// Sets the marks of the batch to leave now: for senders that do not keep to the times of the recipe.
     pub fn restamp(&mut self, now: Timestamp) {
         for &(index, place) in &self.marks {
             let Record { offset, cap_len, .. } = self.records[usize::from(index)];

@@ -19,7 +19,7 @@ const MORE_FRAGMENTS: u16 = 0x2000;
 #[derive(Default)]
 pub(crate) struct Whole {
     pub(crate) bytes: Vec<u8>,
-    /// Bytes of the frame, and how much of what IP carries has been sent.
+    /// Bytes of the frame, and the number of bytes of the IP payload that have been sent.
     len: usize,
     sent: usize,
     /// The shape of its headers, its identification, and the port of its tunnel.

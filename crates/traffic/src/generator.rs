@@ -50,8 +50,8 @@ pub struct Departure {
 pub struct MarkPlace(NonZeroU64);
 
 impl MarkPlace {
-    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark
-    /// begins at an odd place of what the checksum covers. Places are below [`SIZE_MAX`].
+    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` means that the
+    /// mark begins at an odd place of the checksum's bytes. Places are below [`SIZE_MAX`].
     pub(crate) fn new(at: usize, checksum_at: usize, is_odd: bool, is_udp: bool) -> Option<MarkPlace> {
         let word = (at as u64) << 26 | (checksum_at as u64) << 2 | u64::from(is_odd) << 1 | u64::from(is_udp);
         NonZeroU64::new(word).map(MarkPlace)

@@ -23,9 +23,9 @@
 //! # Ok::<(), tapline_traffic::SyntaxError>(())
 //! ```
 //!
-//! A frame is made by copying its flow's headers and filling in what differs. The parts of its checksums that no packet
-//! changes are summed once; the sum of a payload is a difference of two numbers in a table. Nothing is allocated for a
-//! packet.
+//! A frame is made by copying its flow's headers and filling in the differing fields. The parts of its checksums that
+//! no packet changes are summed once; the sum of a payload is a difference of two numbers in a table. Nothing is
+//! allocated for a packet.
 //!
 //! Modules: `recipe` the parameters and their text, `space` and `flow` addresses and ports, `shape` the headers,
 //! `payload`, `size`, `gap`, `share`, `connection` (TCP), `fragment`, `malform`, `matching` (filters), `write` the

@@ -8,7 +8,7 @@ use crate::shape::Shape;
 use crate::share::Share;
 use crate::write::write_ip_checksum;
 
-/// Says which packets are malformed, and how.
+/// Decides which packets are malformed, and how.
 pub(crate) struct Faults {
     /// Each fault, its share, and how much of a packet it is behind, in parts of `under`.
     list: Vec<(Malformation, Share, u64)>,

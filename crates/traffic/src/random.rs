@@ -1,7 +1,7 @@
 //! Chance that the seed alone decides.
 //!
-//! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): one addition and one mixing
-//! for 64 bits. What is generated depends on its values, so it stays as it is.
+//! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): one addition and one
+//! mixing for 64 bits. Generated packets depend on its values, so it must not change.
 
 /// A stream of numbers that its seed alone decides.
 #[derive(Clone, Debug)]
@@ -43,8 +43,8 @@ pub(crate) fn mixed(bits: u64) -> u64 {
 
 /// The number at `index` of the numbers below `end`, shuffled: each occurs once.
 ///
-/// A Feistel network of four rounds over the next even number of bits; what falls outside is sent through again, at
-/// most four times on average (Black, Rogaway, "Ciphers with arbitrary finite domains", 2002).
+/// A Feistel network of four rounds over the next even number of bits; numbers outside go through again, at most four
+/// times on average (Black, Rogaway, "Ciphers with arbitrary finite domains", 2002).
 pub(crate) fn shuffled(index: u64, end: u64, seed: u64) -> u64 {
     let bits = (64 - end.saturating_sub(1).leading_zeros()).next_multiple_of(2).max(2);
     let (half, mask) = (bits / 2, (1_u64 << (bits / 2)) - 1);

@@ -3,7 +3,7 @@
 use crate::random::Random;
 use crate::recipe::Sizes;
 
-/// Gives one size after the other.
+/// Chooses one size after the other.
 pub(crate) enum SizeChooser {
     Fixed(u32),
     /// Weights, and how many of each size the block still has.

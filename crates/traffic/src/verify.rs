@@ -81,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// Forgets what leaves the window.
+    /// Forgets numbers that leave the window.
     fn advance(&mut self, number: u64) {
         if number - self.highest >= WINDOW {
             self.came.fill(0);

@@ -60,7 +60,7 @@ impl Packet<'_> {
         }
     }
 
-    /// Gives the payload's sum.
+    /// Writes the payload and returns its sum.
     #[inline]
     fn write_payload(&self, pool: &Pool, payload: &mut [u8]) -> u32 {
         let Some(mark) = self.mark else {

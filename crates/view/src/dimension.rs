@@ -11,9 +11,9 @@ pub(crate) const KEY_WORDS: usize = 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Dimension {
-    /// Hosts by what they receive.
+    /// Hosts by received traffic.
     HostIn = 0,
-    /// Hosts by what they send.
+    /// Hosts by sent traffic.
     HostOut = 1,
     /// Two hosts, both directions.
     Pair = 2,
@@ -62,7 +62,7 @@ impl Dimension {
     }
 }
 
-/// A key as the file has it; what its words mean depends on the dimension.
+/// A key in the form of the file; the meaning of its words depends on the dimension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key(pub [u64; KEY_WORDS]);
 

@@ -12,7 +12,7 @@ pub enum Error {
     /// No folder took the file.
     #[error("no folder for the view: {}; set TAPLINE_RUN_DIR to one that can be written to", .tried.join("; "))]
     NoFolder {
-        /// Each folder and what was wrong with it.
+        /// Each folder and the problem with it.
         tried: Vec<String>,
     },
     /// A folder or file of the kind that meters and views share.

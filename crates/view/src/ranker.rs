@@ -34,7 +34,7 @@ const WAKE_AT: usize = 8;
 /// Collected flows of a part.
 const COLLECTED_MAX: usize = 1024;
 
-/// A worker of a view: what its meter does goes in, and the file gets the tables of each second.
+/// A worker of a view: the journals of its meter go in, and the file gets the tables of each second.
 #[derive(Debug)]
 pub struct Ranker {
     file: Arc<ViewFile>,
@@ -98,9 +98,9 @@ impl Ranker {
         }
     }
 
-    /// Adds what the meter did. A journal of files waits for room in the queue. One of live traffic that finds none is
-    /// not ranked, nor are those behind it: their packets are among the others of each table. Returns whether journals
-    /// are of use again: the meter must then describe its flows once more, in those from here on.
+    /// Adds a journal of the meter. A journal of files waits while the queue is full. One of live traffic is not
+    /// ranked then, nor are those behind it: their packets are among the others of each table. Returns whether
+    /// journals are of use again: the meter must then describe its flows once more, in those from here on.
     pub fn add(&mut self, journal: &Arc<Journal>, is_live: bool) -> bool {
         if journal.is_empty() {
             return false;
@@ -169,7 +169,7 @@ impl Ranker {
         }
     }
 
-    /// Publishes what was added, and leaves the file.
+    /// Publishes the rest, and leaves the file.
     pub fn finish(&mut self) {
         self.join();
         self.file.leave(self.worker);

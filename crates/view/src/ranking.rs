@@ -11,7 +11,7 @@
 //!
 //! That is filtered space-saving (Homem and Carvalho, Finding top-k elements in data streams, 2010) in each set. The
 //! amount of a row is the key's amount since it has its place, so rows and others add up to the whole; its possible
-//! amount before is its error. A cell bounds what each key without a row can have had, in bytes and in packets.
+//! amount before is its error. A cell bounds the possible amount of each key without a row, in bytes and in packets.
 
 use tapline_sys::memory;
 
@@ -27,7 +27,7 @@ const SETS: usize = 4 * crate::layout::ROWS_MAX / WAYS;
 const CELLS: usize = 64;
 /// Bytes of a unit of cells: a bound is exact for the shortest packets, and up to 256 GiB.
 const UNIT: u64 = 64;
-/// A cell whose bound does not fit is bounded by what any key without a row can have.
+/// A cell whose bound does not fit is bounded by the possible amount of any key without a row.
 const WIDE: [u32; 2] = [u32::MAX; 2];
 
 /// The greatest keys of one dimension, whose keys differ in the first `WORDS` words alone.
@@ -119,7 +119,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         }
     }
 
-    /// Asks for the memory that a key without a row needs.
+    /// Prefetches the memory that a key without a row needs.
     pub(crate) fn ask_for(&self, hash: u64) {
         memory::prefetch_element(&self.cells, cell_of(hash));
     }
@@ -229,8 +229,8 @@ impl<const WORDS: usize> Ranking<WORDS> {
         None
     }
 
-    /// A place for a key that can have had so much with what is added: of a full set the least row gives way. `None` if
-    /// the key can have had no more than that.
+    /// A place for a key that can have this amount with its addition: in a full set the least row is replaced. `None`
+    /// if the key's possible amount is not greater than that.
     #[inline]
     fn make_room(&mut self, set: usize, with_it: Amount) -> Option<usize> {
         let least = self.sets[set].least;
@@ -266,7 +266,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         }
     }
 
-    /// Has a cell bound keys that can have had so much; at least its bound so far.
+    /// Makes a cell bound keys that can have this amount; at least its bound so far.
     fn set_bound(&mut self, cell: usize, at_most: Amount) {
         let narrow = |number: u64| u32::try_from(number).ok();
         let fitting = narrow(at_most.packets).zip(narrow(at_most.bytes.div_ceil(UNIT)));

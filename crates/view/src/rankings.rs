@@ -56,7 +56,7 @@ impl Default for Rankings {
 }
 
 impl Rankings {
-    /// Adds what flows counted to all dimensions.
+    /// Adds the counts of flows to all dimensions.
     pub(crate) fn add(&mut self, changes: &[Change<'_>]) {
         changes.chunks(CHUNK).for_each(|changes| self.add_chunk(changes));
     }

@@ -1,7 +1,7 @@
 //! A view file of another process, while that writes it.
 //!
 //! The file is read, not mapped, so that it may shrink or vanish. A second and a copy each have a number that the
-//! writer changes before and after: what was read counts if the number was the right one both times.
+//! writer changes before and after: a reading counts if the number was the right one both times.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -56,7 +56,7 @@ impl ViewFile {
     /// A file in the first folder that takes one, `title` in its header (128 bytes of it).
     ///
     /// # Errors
-    /// [`Error::NoFolder`] with what was wrong with each.
+    /// [`Error::NoFolder`] with the problem of each folder.
     pub fn create(title: &str) -> Result<ViewFile, Error> {
         let mut tried = Vec::new();
         for folder in run_folders() {
@@ -116,7 +116,7 @@ impl ViewFile {
         self.file.as_ref().map(|own| own.path.as_path())
     }
 
-    /// Leaves the file to its user alone: its group has no right to what is metered.
+    /// Leaves the file to its user alone: its group may not read the metered data.
     ///
     /// # Errors
     /// The system's error.
@@ -135,7 +135,7 @@ impl ViewFile {
         std::os::unix::fs::fchown(&own.file, Some(uid), Some(gid)).map_err(Error::io("give away", &own.path))
     }
 
-    /// Says that one worker more brings parts. The worker's number.
+    /// Announces one more worker. Returns the worker's number.
     pub fn join(&self) -> usize {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         let worker = pending.next;
@@ -144,24 +144,24 @@ impl ViewFile {
         worker
     }
 
-    /// Says that a worker brings no more parts.
+    /// Announces that a worker brings no more parts.
     pub fn leave(&self, worker: usize) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         pending.workers.retain(|other| *other != worker);
         self.publish_if_complete(&mut pending);
     }
 
-    /// Says the sampling interval: 1 in this many packets or flows is metered. It is 1 before.
+    /// Sets the sampling interval: 1 in this many packets or flows is metered. The default is 1.
     pub fn set_sampling(&self, interval: u64) {
         self.words[header::SAMPLING].store(interval, Relaxed);
     }
 
-    /// Whether packets are of live interfaces, as far as anybody said.
+    /// Whether packets are of live interfaces, as far as known.
     pub fn is_live(&self) -> bool {
         self.words[header::IS_LIVE].load(Relaxed) == 1
     }
 
-    /// Says that packets are of live interfaces.
+    /// Marks the packets as those of live interfaces.
     pub fn set_live(&self) {
         self.words[header::IS_LIVE].store(1, Relaxed);
     }

@@ -39,7 +39,7 @@ const SIGKILL: i32 = 9;
 /// Interval at which it is looked whether a command has ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Counters of what left this program.
+/// Counters of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryCounts {
     /// Done: commands that ended well, webhooks that were answered, holds that are in force.
@@ -230,14 +230,14 @@ impl Commands {
         Worker::start("command", COMMANDS_MAX, work).map(Commands)
     }
 
-    /// Has a command started for an event, unless too many wait.
+    /// Queues a command for an event, unless too many wait.
     pub fn offer(&mut self, words: &[String], event: &Event) {
         let line = event.to_json().to_string() + "\n";
         let (rule, kind) = (event.name.clone(), event.kind.name());
         self.0.offer(&event.name, CommandJob { words: words.to_vec(), rule, kind, line });
     }
 
-    /// Has the commands that are due started and ended before `end`.
+    /// Starts the commands that are due, and ends them before `end`.
     pub fn end_by(&mut self, end: Instant) {
         self.0.end_by(end);
     }

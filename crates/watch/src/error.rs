@@ -1,4 +1,4 @@
-//! Mistakes in files of rules, and faults of what follows events.
+//! Mistakes in files of rules, and faults of actions.
 
 /// A mistake in a file of rules.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Failures of what follows events, as sentences: each cause once for a rule, the others are counted.
+//! Failures of actions, as sentences: each cause once for a rule, the others are counted.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ const CAUSES_MAX: usize = 64;
 pub(crate) struct Failure {
     /// The kind of failure; it has neither times nor names of files.
     pub(crate) cause: String,
-    /// The sentence behind the rule's name: what happened, and the mend.
+    /// The sentence behind the rule's name: the failure, and the remedy.
     pub(crate) text: String,
 }
 

@@ -154,8 +154,8 @@ impl RuleFilters {
         Ok(())
     }
 
-    /// Asks about packets; `found` gets the index of each and a number, in the order of the file for each packet.
-    /// Whether there was any.
+    /// Matches packets; `found` gets the index of each and a number, in the order of the file for each packet.
+    /// Returns whether there was any.
     pub(crate) fn packets(
         &mut self,
         asked: Asked,
@@ -185,7 +185,7 @@ impl RuleFilters {
         }
     }
 
-    /// Asks about frames made of flows that have ended.
+    /// Matches frames made of flows that have ended.
     pub(crate) fn flows(&mut self, batch: &Batch<'_>, matches: &mut Matches, found: &mut Found) {
         found.clear();
         let mut selection = Selection::none();

@@ -5,7 +5,7 @@
 //!            | full, or the rule has its number of holds: counted, not waited for
 //! ```
 //!
-//! A hold that fails or finds no room does not count towards the rule's number.
+//! A hold that fails, or for which the store is full, does not count towards the rule's number.
 
 use std::collections::HashMap;
 use std::io;
@@ -45,8 +45,8 @@ pub struct HoldRequest {
     pub why: String,
 }
 
-/// Makes a hold, unless one of this name is there that has all its time. A sentence says what is wrong with a hold that
-/// is in force all the same. The error is a sentence, too.
+/// Makes a hold, unless one of this name is there that has all its time. A sentence describes the problem of a hold
+/// that is in force all the same. The error is a sentence, too.
 pub type KeepHold = Box<dyn Fn(&HoldRequest) -> Result<Option<String>, String> + Send>;
 
 /// A hold that waits.
@@ -100,7 +100,7 @@ impl Holds {
         Ok(Holds { worker: Worker::start("hold", HOLDS_MAX, work)?, taken: HashMap::new() })
     }
 
-    /// Has the time around an event held, unless too many holds wait or the rule has its number of them.
+    /// Queues a hold for the time around an event, unless too many holds wait or the rule has its number of them.
     pub fn offer(&mut self, settings: &HoldSettings, event: &Event) {
         let taken = self.taken.entry(event.name.clone()).or_default();
         let Some(place) = Place::take(taken, settings.holds) else {
@@ -115,7 +115,7 @@ impl Holds {
         self.worker.offer(&event.name, job);
     }
 
-    /// Has the holds that are due made before `end`.
+    /// Makes the holds that are due before `end`.
     pub fn end_by(&mut self, end: Instant) {
         self.worker.end_by(end);
     }
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((asked[0].from_ns, asked[0].to_ns), (90, i64::MAX));
     }
 
-    /// One hold is at work, 64 wait, three find no room: the rule may make one more.
+    /// One hold is at work, 64 wait, three are refused: the rule may make one more.
     #[test]
     fn holds_that_find_no_room_take_no_place() {
         let (begun, at_work) = channel();

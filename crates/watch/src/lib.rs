@@ -11,17 +11,17 @@
 //! | `rules`, `parse` | the file of rules |
 //! | `clock` | the time of the packets, which may be wrong or go back |
 //! | `key`, `window`, `limit` | the key of a rule, its time, and its limit of events |
-//! | `state` | what a rule remembers |
+//! | `state` | the memory of a rule |
 //! | `filters` | the filters of all rules as sets |
 //! | `flows` | flows that begin and end |
 //! | `past`, `recording` | packets before and after an event |
-//! | `script`, `tables`, `recorder` | scripts, their values by key, what they record |
+//! | `script`, `tables`, `recorder` | scripts, their values by key, their recorders |
 //! | `certificates` | certificates of TLS servers, for scripts |
 //! | `delivery`, `webhook`, `holding` | commands, calls and holds in a store, each by a thread with a bounded queue |
 //! | `faults` | failures of these and of recordings, each cause reported once |
 //! | `watch` | the engine |
 //!
-//! Every state has a bound, and a counter of what found no room.
+//! Every state has a bound, and a counter of its refusals.
 #![forbid(unsafe_code)]
 
 #[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]

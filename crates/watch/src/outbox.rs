@@ -14,12 +14,12 @@ use crate::recording::{RecordRequest, Recordings};
 use crate::rules::{RecordSettings, Rule};
 use crate::template::Facts;
 
-/// Events that wait to be taken, and what is kept for recordings.
+/// Events that wait to be taken, and packets kept for recordings.
 pub(crate) struct Outbox {
     pub(crate) events: Vec<Event>,
     /// Periods of recorders that are over.
     pub(crate) periods: Vec<RecordedPeriod>,
-    /// Faults of scripts, and what they printed.
+    /// Faults of scripts, and their printed lines.
     pub(crate) faults: Vec<String>,
     pub(crate) past: Past,
     pub(crate) recordings: Recordings,

@@ -56,7 +56,7 @@ impl Past {
         }
     }
 
-    /// Takes new bounds; what is kept stays as far as they allow.
+    /// Sets new bounds; packets within them are kept.
     pub(crate) fn set_bounds(&mut self, keep_ns: u64, most: u64) {
         self.keep_ns = keep_ns.min(i64::MAX as u64) as i64;
         self.most = usize::try_from(most).unwrap_or(usize::MAX);

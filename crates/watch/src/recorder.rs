@@ -66,7 +66,7 @@ pub struct RecordedPeriod {
     pub columns: Vec<String>,
     /// The rows, with a value for each column.
     pub rows: Vec<Vec<Value>>,
-    /// Rows or keys that found no room.
+    /// Rows or keys that did not fit.
     pub left_out: u64,
 }
 
@@ -155,7 +155,7 @@ impl Recorder {
         }
     }
 
-    /// Begins the period of `now_ns`; what the one before held, if it is over.
+    /// Begins the period of `now_ns`. Returns the contents of the previous one, if it is over.
     pub(crate) fn advance(&mut self, now_ns: i64) -> Option<RecordedPeriod> {
         let period = now_ns.div_euclid(self.every_ns);
         match self.period {
@@ -164,7 +164,8 @@ impl Recorder {
         }
     }
 
-    /// The clock was set back to `now_ns`; what the present period held, if the time is of one before.
+    /// Handles a clock that was set back to `now_ns`. Returns the contents of the present period, if the time is of
+    /// an earlier one.
     pub(crate) fn set_back(&mut self, now_ns: i64) -> Option<RecordedPeriod> {
         let period = now_ns.div_euclid(self.every_ns);
         self.period.is_some_and(|present| period < present).then(|| self.take()).flatten()

@@ -217,12 +217,12 @@ impl Recordings {
         self.going_on = going_on;
     }
 
-    /// The clock was set back: what goes on lasts as long as before.
+    /// Handles a clock that was set back: present recordings last as long as before.
     pub(crate) fn set_back(&mut self, step: ClockStep) {
         self.going_on.iter_mut().for_each(|recording| recording.until_ns = step.moved(recording.until_ns));
     }
 
-    /// Completes what is over at `now_ns`.
+    /// Completes recordings that are over at `now_ns`.
     pub(crate) fn advance(&mut self, now_ns: i64) {
         let mut at = 0;
         while at < self.going_on.len() {

@@ -113,7 +113,7 @@ pub struct HoldSettings {
     pub before_ns: u64,
     /// Nanoseconds after it.
     pub after_ns: u64,
-    /// The most holds of the rule in a run: what is held makes no room for new packets.
+    /// Maximum number of holds of the rule in a run: held packets leave less space for new ones.
     pub holds: u64,
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct RuleState {
     silence_due_ns: i64,
     limit: LimitState,
     events: u64,
-    /// Keys that found no room.
+    /// Keys for which the table was full.
     no_room: u64,
     turns: Vec<Turn>,
     /// The row of the account by interface when it was last read. `None` until its first reading, which reports
@@ -54,7 +54,7 @@ pub struct RuleCounts {
     pub swallowed: u64,
     /// Keys at present.
     pub keys: u64,
-    /// Events that found no room for their key.
+    /// Events for whose key the table was full.
     pub no_room: u64,
     /// Calls of a script that failed.
     pub faults: u64,
@@ -179,7 +179,7 @@ impl RuleState {
         None
     }
 
-    /// The clock was set back: what is remembered is as old as before.
+    /// Handles a clock that was set back: the memory keeps its age.
     pub(crate) fn set_back(&mut self, step: ClockStep) {
         self.windows.iter_mut().for_each(|windows| windows.set_back(step));
         self.silence.values_mut().for_each(|heard| heard.last_ns = step.moved(heard.last_ns));

@@ -121,7 +121,7 @@ impl ScriptTable {
         self.entries.values().filter(|entry| self.is_fresh(entry, now_ns)).count()
     }
 
-    /// Keys that are held, and those that found no room.
+    /// Held keys, and refused ones.
     pub(crate) fn counts(&self) -> (usize, u64) {
         (self.entries.len(), self.refused)
     }

@@ -474,7 +474,7 @@ impl Watch {
         self.out.periods.drain(..)
     }
 
-    /// Faults of recordings, scripts and clocks since the last call, and what scripts printed, as sentences.
+    /// Faults of recordings, scripts and clocks since the last call, and printed lines of scripts, as sentences.
     pub fn take_faults(&mut self) -> Vec<String> {
         let mut faults = self.out.recordings.take_faults();
         faults.append(&mut self.out.faults);
@@ -515,7 +515,7 @@ impl Watch {
         self.clock.ahead()
     }
 
-    /// Packets that were given up before they were as old as recordings want them, for lack of memory.
+    /// Packets that were given up before the age that recordings need, for lack of memory.
     pub fn past_given_up(&self) -> u64 {
         self.out.past.given_up()
     }

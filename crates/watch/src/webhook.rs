@@ -31,7 +31,7 @@ pub struct Webhooks {
 
 #[cfg(feature = "webhook")]
 impl Webhooks {
-    /// The thread that calls. What finds no answer is spooled in `directory`.
+    /// Starts the thread that calls. Events without an answer are spooled in `directory`.
     ///
     /// # Errors
     /// If there can be no thread.
@@ -40,13 +40,13 @@ impl Webhooks {
         Ok(Webhooks { sender: sender.map_err(|error| format!("no thread for webhooks: {error}"))? })
     }
 
-    /// Has an address called for an event, unless too many wait.
+    /// Queues a call of an address for an event, unless too many wait.
     pub fn offer(&mut self, url: &str, event: &Event) {
         self.sender.offer(url, event);
     }
 
-    /// Has the calls that are due made before `end`: each is tried once more, and all are spooled once one has failed
-    /// or the time is over.
+    /// Makes the calls that are due before `end`: each is tried once more, and all are spooled once one has failed or
+    /// the time is over.
     pub fn end_by(&mut self, end: Instant) {
         self.sender.0.end_by(end);
     }
@@ -61,7 +61,7 @@ impl Webhooks {
         self.sender.0.waits_for()
     }
 
-    /// Counters; what is spooled is neither done nor failed.
+    /// Counters; spooled events are neither done nor failed.
     pub fn counts(&self) -> DeliveryCounts {
         self.sender.0.counts()
     }
@@ -87,12 +87,12 @@ impl Webhooks {
         Err("this build calls no webhooks: build with --features webhook, or have run = [\"curl\", ...] call them".to_owned())
     }
 
-    /// Has an address called for an event.
+    /// Queues a call of an address for an event.
     pub fn offer(&mut self, _: &str, _: &Event) {
         match self.never {}
     }
 
-    /// Has the calls that are due made.
+    /// Makes the calls that are due.
     pub fn end_by(&mut self, _: Instant) {
         match self.never {}
     }

@@ -28,7 +28,7 @@ pub struct Threshold {
     pub window_ns: u64,
     /// The least sum that raises, 1 or more; of different values 65,536 at most.
     pub above: u64,
-    /// The greatest sum at which what was raised is cleared, less than `above`.
+    /// The greatest sum at which a raised condition is cleared, less than `above`.
     pub below: u64,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Turn {
     pub(crate) key: Key,
     /// The sum that raised; the greatest sum, when it is cleared.
     pub(crate) value: u64,
-    /// Whether the sum is a lower bound: some values found no room.
+    /// Whether the sum is a lower bound: some values were refused.
     pub(crate) is_least: bool,
     /// The packet or flow that was counted last.
     pub(crate) subject: Subject,
@@ -53,7 +53,7 @@ struct Window {
     sum: u64,
     /// Greatest sum since it was raised; 0 where it is not.
     peak: u64,
-    /// The newest slot in which a value found no room; `None` before the first.
+    /// The newest slot in which a value was refused; `None` before the first.
     refused: Option<i64>,
     /// Whether the greatest sum is a lower bound.
     peak_is_least: bool,
@@ -108,7 +108,7 @@ impl Window {
         }
     }
 
-    /// Whether the sum is a lower bound: a value of this window found no room.
+    /// Whether the sum is a lower bound: a value of this window was refused.
     fn is_least(&self) -> bool {
         self.refused.is_some_and(|slot| slot > self.head - SLOTS as i64)
     }
@@ -147,7 +147,7 @@ pub(crate) struct Windows {
     by_key: HashMap<Key, Window>,
     /// Keys that are raised, in the order in which they were.
     raised: Vec<Key>,
-    /// The latest slot; what is of an earlier one counts in it.
+    /// The latest slot; additions of an earlier one count in it.
     now: i64,
     /// The slot at which keys without counts are looked for next.
     sweep: i64,
@@ -174,7 +174,8 @@ impl Windows {
         }
     }
 
-    /// Adds to the window of a key: `amount`, or the value if values are counted. What was raised by that.
+    /// Adds to the window of a key: `amount`, or the value if values are counted. Returns the condition that this
+    /// raised.
     pub(crate) fn add(
         &mut self,
         key: Key,
@@ -244,7 +245,7 @@ impl Windows {
         }
     }
 
-    /// The clock was set back: what was counted is as old as before.
+    /// Handles a clock that was set back: the counts keep their age.
     pub(crate) fn set_back(&mut self, step: ClockStep) {
         let slots = step.from_ns.div_euclid(self.slot_ns) - step.to_ns.div_euclid(self.slot_ns);
         self.by_key.values_mut().for_each(|window| window.set_back(slots));
@@ -268,7 +269,7 @@ impl Windows {
         self.by_key.len()
     }
 
-    /// Additions that found no room, because there were too many keys.
+    /// Additions that were refused, because there were too many keys.
     pub(crate) fn no_room(&self) -> u64 {
         self.no_room
     }

@@ -36,7 +36,7 @@ const VERSION: i64 = 1;
 const MINUTE_NS: u64 = 60_000_000_000;
 /// Seconds and events from an hour ahead of the clock are not kept: the latest second decides which are too old.
 const AHEAD_MAX_NS: u64 = 3_600_000_000_000;
-/// The least bytes that the log of the file may have: a minute, an hour and a day, and what they push out.
+/// The least limit for the log of the file: a minute, an hour and a day, and the rows that they push out.
 const LOG_MIN: u64 = 4 << 20;
 /// Pages of the log after which it is written back into the file.
 const LOG_PAGES: i64 = 256;
@@ -238,7 +238,7 @@ impl History {
         self.connection.query_row(last, [], |row| row.get(0)).optional().ok().flatten()
     }
 
-    /// Says that seconds from `since_ns` on are of this meter. Returns the one before, if that was another.
+    /// Announces that seconds from `since_ns` on are of this meter. Returns the previous one, if that was another.
     ///
     /// # Errors
     /// [`Error::History`].
@@ -267,8 +267,8 @@ impl History {
     /// time by the wall clock, in nanoseconds since 1970 UTC.
     ///
     /// # Errors
-    /// [`Error::Unwritten`]: what could not be written waits for the next minute. [`Error::Future`] for a second of an
-    /// hour later than now, or more.
+    /// [`Error::Unwritten`]: unwritten buckets wait for the next minute. [`Error::Future`] for a second of an hour
+    /// later than now, or more.
     pub fn add(&mut self, reading: &Reading, now_ns: u64) -> Result<(), Error> {
         if reading.second.end_ns > now_ns.saturating_add(AHEAD_MAX_NS) {
             return Err(Error::Future { path: self.path.clone() });
@@ -287,7 +287,7 @@ impl History {
         if over.is_empty() { Ok(()) } else { self.write(over) }
     }
 
-    /// Writes what is not whole yet, at the end.
+    /// Writes the incomplete buckets, at the end.
     ///
     /// # Errors
     /// [`Error::Unwritten`].
@@ -296,7 +296,7 @@ impl History {
         self.write(begun)
     }
 
-    /// Writes these buckets and those that wait, and takes away what is too old or too much.
+    /// Writes these buckets and those that wait, and deletes rows that are too old or too many.
     fn write(&mut self, buckets: impl IntoIterator<Item = Bucket>) -> Result<(), Error> {
         self.waiting.extend(buckets);
         let whole = &self.waiting.buckets;
@@ -372,7 +372,7 @@ fn write_buckets(
     Ok(begun)
 }
 
-/// Sets how the file is written, makes its tables if it is new, and completes what a killed writer left.
+/// Sets the write mode of the file, makes its tables if it is new, and completes the work of a killed writer.
 fn prepare(connection: &Connection, is_new: bool, limits: &HistoryLimits) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;

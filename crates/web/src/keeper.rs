@@ -79,7 +79,7 @@ impl Keeper {
         self.change.notify_one();
     }
 
-    /// Says that seconds from this time on are of another meter.
+    /// Announces that seconds from this time on are of another meter.
     pub(crate) fn set_meter(&self, name: String, since_ns: u64) {
         self.lock().meter = Some((name, since_ns));
         self.change.notify_one();
@@ -93,13 +93,13 @@ impl Keeper {
         self.change.notify_one();
     }
 
-    /// Says that no second follows.
+    /// Announces that no second follows.
     pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.change.notify_one();
     }
 
-    /// Writes the history until the queue is closed and empty. `log` gets what an administrator should know.
+    /// Writes the history until the queue is closed and empty. `log` gets messages for the administrator.
     pub(crate) fn keep(&self, history: &mut History, log: &dyn Fn(&str)) {
         let subject = format!("history {}", history.path().display());
         let mut seconds = Faults::new(log, format!("{subject}: kept again"));

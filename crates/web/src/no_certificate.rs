@@ -12,7 +12,7 @@ use crate::error::Error;
 pub enum Certificate {}
 
 impl Certificate {
-    /// Says so.
+    /// Reports that this build has no TLS.
     ///
     /// # Errors
     /// Always [`Error::Certificate`].

@@ -21,7 +21,7 @@ impl QuestionTime {
         QuestionTime { is_file, since: now }
     }
 
-    /// Says that a packet was found and taken.
+    /// Notes that a packet was found and taken.
     pub fn progress(&mut self, now: Duration) {
         if self.is_file {
             self.since = now;
@@ -62,7 +62,7 @@ pub struct PacketAnswer {
     pub lines: Vec<(i64, u32, String)>,
     /// Whether there may be more, beyond the limits of number, bytes and time.
     pub is_cut: bool,
-    /// The account of the reading in words: what was lost, what is no longer there.
+    /// The account of the reading in words: lost packets, and packets that are no longer there.
     pub notes: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ pub trait PacketSource: Send + Sync {
     /// A text for the user.
     fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String>;
 
-    /// Writes packets as a pcapng file, which says itself where it is cut, and what was lost.
+    /// Writes packets as a pcapng file, whose comments say where it is cut, and what was lost.
     ///
     /// # Errors
     /// A text for the user.

@@ -41,7 +41,7 @@ impl Query {
     /// The question for a page.
     ///
     /// # Errors
-    /// A text that says what is wrong with the filter.
+    /// A text that describes the problem of the filter.
     pub(crate) fn page(&self, rights: Rights) -> Result<PageRequest, String> {
         Ok(PageRequest {
             page: Page::of_name(self.text("page")).unwrap_or_default(),

@@ -9,8 +9,8 @@
 //! this thread       accept --> connection --> answers.rs: a request; packets.rs: packets
 //! ```
 //!
-//! A browser that does not read holds up no other: what is sent to it waits in a queue of two parts and a short one of
-//! the kernel, and a stream whose queues stay full for two seconds is ended. Everything has a most: connections,
+//! A browser that does not read holds up no other: its data waits in a queue of two parts and a short one of the
+//! kernel, and a stream whose queues stay full for two seconds is ended. Everything has a maximum: connections,
 //! streams, bytes of a request.
 
 mod answers;
@@ -282,7 +282,7 @@ struct MeterNews {
 }
 
 impl MeterNews {
-    /// Says that the meter has ended while others run, and that it is back.
+    /// Reports that the meter has ended while others run, and that it is back.
     fn tell(&mut self, snapshot: &Snapshot, log: &dyn Fn(&str)) {
         let Some(name) = snapshot.process.as_ref().map(Process::name) else { return };
         let others = &snapshot.others;

@@ -86,7 +86,8 @@ fn oldest_of(all: &VecDeque<(Connection, Owner)>, owner: &Owner) -> Option<usize
     all.iter().position(|(_, other)| other == owner)
 }
 
-/// The owner with the most connections, if these are more than the newcomer will have. A stranger may yet be anybody.
+/// The owner with the most connections, if these are more than the newcomer will have. A stranger may turn out to be
+/// any user.
 fn largest(all: &VecDeque<(Connection, Owner)>, newcomer: &Owner) -> Option<Owner> {
     let mut counts: HashMap<&Owner, usize> = HashMap::new();
     all.iter().for_each(|(_, owner)| *counts.entry(owner).or_default() += 1);

@@ -48,7 +48,7 @@ pub struct Fields<'h> {
 }
 
 impl<'h> Fields<'h> {
-    /// The fields in `lines`. A last line without its end is passed over.
+    /// The fields in `lines`. A last line without its end is skipped.
     pub fn new(lines: &'h [u8]) -> Fields<'h> {
         Fields { rest: lines, malformed: 0 }
     }

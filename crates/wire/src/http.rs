@@ -50,7 +50,7 @@ pub struct Head<'h> {
 }
 
 impl<'h> Head<'h> {
-    /// The head at the front of a stream. If no more bytes can come (`is_last`), what is there of a head is read.
+    /// The head at the front of a stream. If no more bytes can come (`is_last`), the present part of a head is read.
     pub fn parse(bytes: &'h [u8], is_last: bool) -> Detection<Head<'h>> {
         if !may_begin(bytes) {
             return Detection::NoMatch;

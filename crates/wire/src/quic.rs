@@ -277,7 +277,7 @@ fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> Option<[u8; N]>
     Some(out)
 }
 
-/// Gives `piece` the bytes of CRYPTO frames, up to the first frame that is not one of an Initial packet.
+/// Passes to `piece` the bytes of CRYPTO frames, up to the first frame that is not one of an Initial packet.
 fn pieces(frames: &[u8], piece: &mut dyn FnMut(u32, &[u8])) {
     let mut found: [(u32, &[u8]); PIECES] = [(0, &[]); PIECES];
     let mut count = 0;

@@ -123,7 +123,7 @@ pub struct Format<'s> {
     pub clock: u32,
 }
 
-/// A medium that a side wants to receive.
+/// A medium that a side is ready to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Media<'s> {
     /// `audio`, `video` and others.

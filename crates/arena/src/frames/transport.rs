@@ -17,7 +17,7 @@ pub mod flags {
     pub const SYN: u8 = 0x02;
     /// Resets the connection.
     pub const RST: u8 = 0x04;
-    /// Hand what came to the application.
+    /// Deliver the data to the application.
     pub const PSH: u8 = 0x08;
     /// The acknowledgement number counts.
     pub const ACK: u8 = 0x10;

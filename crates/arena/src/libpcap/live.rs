@@ -1,4 +1,4 @@
-//! Live capture through the system's libpcap, as the least program on top of it does: count what comes.
+//! Live capture through the system's libpcap, with the least program on top of it: count packets.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
@@ -81,7 +81,7 @@ pub struct LiveCount {
     pub bytes: u64,
     /// Packets that came through the filter, by `pcap_stats`, those dropped included.
     pub received: u64,
-    /// Packets that the ring had no room for, by `pcap_stats`.
+    /// Packets dropped because the ring was full, by `pcap_stats`.
     pub dropped: u64,
 }
 
@@ -219,7 +219,7 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Takes what one buffer holds. Returns how many packets that were; `None` if it was interrupted.
+    /// Takes the packets of one buffer. Returns their number; `None` if it was interrupted.
     fn dispatch(&self, count: &mut LiveCount) -> Result<Option<u64>, String> {
         let before = count.captured;
         let user: *mut LiveCount = count;

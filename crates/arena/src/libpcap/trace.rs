@@ -60,7 +60,7 @@ impl Trace {
     }
 }
 
-/// The packet bytes that A was loaded from, and what was done to them since: `(bytes & mask) >> shift`.
+/// The packet bytes that A was loaded from, and the operations on them since: `(bytes & mask) >> shift`.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     offset: usize,

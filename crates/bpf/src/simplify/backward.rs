@@ -13,7 +13,7 @@ use super::value::{Register, is_unsteady};
 use crate::ancillary;
 use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator};
 
-/// More bytes than any packet: what a path that rejects in any case needs.
+/// More bytes than any packet: the need of a path that rejects in any case.
 const EVERYTHING: u64 = u64::MAX;
 
 /// The facts that are asked for at the start of each block.
@@ -119,7 +119,7 @@ pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>], folds:
 }
 
 /// `A & m`, then `= 0`, is one test for bits; `A - k` or `A - X`, then `=`, is one comparison. A must not be read
-/// afterwards. Without `folds` an `and` with X stays: what X holds is worked out later.
+/// afterwards. Without `folds` an `and` with X stays: the value of X is computed later.
 fn fold_into_test(block: &mut Block, folds: bool) {
     let Terminator::Branch { test: JumpTest::Equal, operand: Operand::K(k), on_true, on_false } =
         block.terminator

@@ -13,13 +13,13 @@ use std::rc::Rc;
 use super::value::{Value, Values};
 use crate::cfg::JumpTest;
 
-/// The most facts that one path remembers; what comes later is forgotten.
+/// Maximum number of facts that one path remembers; later facts are forgotten.
 const FACTS_MAX: usize = 64;
 
 /// The most values for which one path remembers how many bytes follow.
 const INDEXED_MAX: usize = 8;
 
-/// A test: what is compared, how, with what.
+/// A test: the operands, and the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Question {
     pub(super) left: Value,
@@ -72,7 +72,7 @@ impl Facts {
         }
     }
 
-    /// Keeps what both paths know.
+    /// Keeps the facts that both paths know.
     pub(super) fn meet(&mut self, other: &Facts) {
         if Rc::ptr_eq(&self.known, &other.known) {
             return;
@@ -117,7 +117,7 @@ impl Held {
         }
     }
 
-    /// Keeps what both paths are sure of.
+    /// Keeps the facts that both paths are sure of.
     pub(super) fn meet(&mut self, other: &Held) {
         self.bytes = self.bytes.min(other.bytes);
         self.indexed.retain_mut(|(value, bytes)| {

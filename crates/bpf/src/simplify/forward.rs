@@ -1,4 +1,5 @@
-//! From the entry on: what every register holds and what is known, and with that, shorter blocks and shorter paths.
+//! From the entry on: the value of every register and the known facts, and with that, shorter blocks and shorter
+//! paths.
 //!
 //! ```text
 //! state   := value of each register, facts, bytes held          at a block: what all paths to it agree on
@@ -95,7 +96,7 @@ impl State {
         State { registers: [Values::ZERO; Register::COUNT], facts: Facts::default(), held: Held::default() }
     }
 
-    /// Keeps what both paths agree on. `id` is where they meet.
+    /// Keeps the values on which both paths agree. `id` is where they meet.
     fn meet(&mut self, other: &State, id: BlockId, values: &mut Values) {
         for (n, (mine, theirs)) in self.registers.iter_mut().zip(other.registers).enumerate() {
             if *mine != theirs {
@@ -168,8 +169,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether a block is a return to which some edge leads already: nothing of what is known matters there, and long
-    /// chains all lead there.
+    /// Whether a block is a return to which some edge leads already: no fact matters there, and long chains all lead
+    /// there.
     fn is_reached_end(&self, id: BlockId) -> bool {
         matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
     }
@@ -189,7 +190,7 @@ impl Pass<'_> {
         }
     }
 
-    /// The outcome of a test: by its numbers, or by what is known.
+    /// The outcome of a test: by its numbers, or by known facts.
     fn decide(&self, question: Question, test: JumpTest, facts: &Facts) -> Option<bool> {
         match (self.values.constant(question.left), self.values.constant(question.right)) {
             (Some(left), Some(right)) => Some(outcome(test, left, right)),

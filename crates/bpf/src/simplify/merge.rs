@@ -1,4 +1,5 @@
-//! Equal blocks become one, from the end of the graph backward; what can only reject becomes the rejecting return.
+//! Equal blocks become one, from the end of the graph backward; blocks that can only reject become the rejecting
+//! return.
 
 use std::hash::BuildHasher;
 

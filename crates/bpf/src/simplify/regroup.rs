@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Links of such a chain change nothing but A and may be asked in any order, once all their loads are known to be
-//! inside of the packet. So the first link of a group stays first (its load decides for short packets), and what the
-//! state behind it covers may move.
+//! inside of the packet. So the first link of a group stays first (its load decides for short packets), and the links
+//! that the state behind it covers may move.
 
 use super::backward::{Demand, may_reject};
 use super::forward::{Forward, State, load_of};

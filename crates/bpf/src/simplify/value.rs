@@ -1,4 +1,4 @@
-//! Values: what a register holds, as an expression over the packet. Equal expressions have equal numbers.
+//! Values: the contents of registers, as expressions over the packet. Equal expressions have equal numbers.
 //!
 //! ```text
 //! value := k | len | pkt[k:w] | pkt[value+k:w] | 4*(pkt[k]&15) | value op value | -value | join(block, register)
@@ -69,7 +69,7 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// The number of zero, which is what registers and scratch cells hold at the start.
+    /// The number of zero, the content of registers and scratch cells at the start.
     pub(super) const ZERO: Value = Value(0);
 
     /// Values of a graph with this number of blocks.
@@ -163,8 +163,8 @@ impl Values {
         (register, Some(self.number(expr)))
     }
 
-    /// A load behind a constant is a load from a constant place, unless that place is beyond what the offsets of
-    /// plain loads can say.
+    /// A load behind a constant is a load from a constant place, unless that place is beyond the offsets of plain
+    /// loads.
     fn indexed(&self, width: Width, k: u32, x: Value) -> Expr {
         match self.constant(x).and_then(|x| x.checked_add(k)) {
             Some(sum) if self.folds && sum < ancillary::BASE => Expr::Packet(width, sum),

@@ -1,4 +1,4 @@
-//! Functions for [`Registry`](super::Registry): what FFPF brought along, and the parser of its second example.
+//! Functions for [`Registry`](super::Registry): those that FFPF brought along, and the parser of its second example.
 //!
 //! | name | input | output | value |
 //! |---|---|---|---|
@@ -7,8 +7,8 @@
 //! | `rtsp_ports` | | see [`rtsp_ports`] | ports found in this packet |
 //! | [`aho_corasick`], [`horspool`] | start, length | pattern, place | 1 if a pattern was found |
 //!
-//! The first three are in [`Registry::standard`](super::Registry::standard); the searches are registered with what
-//! they look for. FFPF also had `drop`. Here a program drops a packet by `RETURN 0`, and nothing is taken from other
+//! The first three are in [`Registry::standard`](super::Registry::standard); the searches are registered with their
+//! patterns. FFPF also had `drop`. Here a program drops a packet by `RETURN 0`, and nothing is taken from other
 //! readers.
 
 mod rtsp;
@@ -32,7 +32,7 @@ pub fn count() -> External {
     })
 }
 
-/// Gives 1 for one call in as many as its input says.
+/// Returns 1 for one call in as many as its input says.
 pub fn sample() -> External {
     External::new("sample", 1, 1, |call| {
         let calls = call.output(0).saturating_add(1);

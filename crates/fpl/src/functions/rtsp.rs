@@ -8,8 +8,8 @@
 //! value    ports that this packet told, known ones included
 //! ```
 //!
-//! A line that goes on in the next segment is followed if that segment comes next: what is out of order, or a line of
-//! more than [`LINE_MAX`] bytes, is not.
+//! A line that goes on in the next segment is followed if that segment comes next: a segment out of order, or a line
+//! of more than [`LINE_MAX`] bytes, ends it.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

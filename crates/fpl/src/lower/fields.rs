@@ -98,7 +98,7 @@ pub(super) fn wanted(number: usize, item: Item) -> Wanted {
     steps | 1 << number.min(NUMBERS_END)
 }
 
-/// The headers whose presence decides what a field is.
+/// The headers whose presence decides the value of a field.
 fn headers_of(item: Item) -> &'static [Header] {
     use Header::{Arp, Ethernet, Icmp, Icmp6, Ip, Ip6, Tcp, Udp, Vlan};
     match item {
@@ -277,7 +277,7 @@ impl Headers<'_> {
         Some(self.arrive(join, &[Type::U32])[0])
     }
 
-    /// Gives the fields of a layer that this link type does not have their 0.
+    /// Sets the fields of a layer that this link type does not have to 0.
     pub(super) fn absent(&mut self, of: Layer) {
         for (number, item) in self.items.iter().enumerate() {
             if layer(*item) == of {

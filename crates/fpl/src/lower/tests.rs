@@ -263,8 +263,8 @@ fn a_function_cannot_reach_beside_its_cells() {
     assert_eq!(small.get(7), 0);
 }
 
-/// The loop asks one question a round, whatever of the two limits is the lesser, and gives what the loop as it was
-/// written gives.
+/// The loop asks one question a round, whichever of the two limits is the lesser, and has the result of the written
+/// loop.
 #[test]
 fn two_limits_of_a_loop_become_one() {
     let text = "FOR (R[0] = 0; R[0] < 16; R[0]++) IF (R[0] >= M[4]) THEN BREAK; FI R[1] += M[8 + R[0]] + PKT.B[R[0]]; ROF

@@ -98,7 +98,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The word at hand and what follows it in brackets.
+    /// The current word and the index in brackets behind it.
     fn subscript(&mut self) -> Result<Box<Expr>, Error> {
         self.advance()?;
         self.expect_symbol("[")?;

@@ -1,4 +1,4 @@
-//! FPL: every engine against a second, naive statement of what the language means; and FFPF's programs on traffic.
+//! FPL: every engine against a second, naive definition of the language; and FFPF's programs on traffic.
 
 mod dissect;
 mod evaluator;

@@ -1,4 +1,4 @@
-//! Random programs on random packets: what the form computes is what the text says.
+//! Random programs on random packets: the form computes the meaning of the text.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

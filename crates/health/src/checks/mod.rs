@@ -10,7 +10,7 @@
 //! | `clock` | clock source, synchronisation, counter |
 //! | `memory` | memory, limits, settings of the kernel, disk |
 //! | `processor` | number, governor, idle states, steal, mitigations |
-//! | `rights` | what this user may do |
+//! | `rights` | the rights of this user |
 
 mod clock;
 mod link;

@@ -133,7 +133,7 @@ fn vlan_stripping(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &VLAN, "leaves VLAN tags in packets", say)
 }
 
-/// Says what of these is on at the interface, and how it is switched off.
+/// Names the offloads that are on at the interface, and how to switch them off.
 fn switched_on(
     interface: &Interface,
     facts: &Facts,
@@ -173,7 +173,7 @@ fn words(on: &[(&Offload, &'static str)]) -> Vec<&'static str> {
     words
 }
 
-/// With what is on by its names in the kernel; what cannot be switched is said.
+/// Adds the offloads that are on, by their names in the kernel, and those that cannot be switched.
 fn evident(finding: Finding, on: &[(&Offload, &str)]) -> Finding {
     let fixed: Vec<&str> = on
         .iter()
@@ -188,7 +188,7 @@ fn evident(finding: Finding, on: &[(&Offload, &str)]) -> Finding {
     Finding { text, ..finding }.with("on", list)
 }
 
-/// With the command that switches off what can be switched at `owner`.
+/// Adds the command that switches off the offloads that can be switched at `owner`.
 fn mended(finding: Finding, owner: &str, on: &[(&Offload, &'static str)], facts: &Facts) -> Finding {
     let can: Vec<_> = on.iter().filter(|(feature, _)| feature.is_changeable).copied().collect();
     if can.is_empty() || finding.severity >= Severity::Fine {

@@ -42,7 +42,7 @@ impl DropWatch {
     /// Begins to count.
     ///
     /// # Errors
-    /// Why that cannot be, and what is needed, for people.
+    /// The reason for the impossibility, and the needed rights, for people.
     pub fn start() -> Result<DropWatch, String> {
         let counts = SharedArray::create(NAME, (REASONS + 1) * 8, 1).map_err(|error| {
             format!("counting by reason needs CAP_BPF and CAP_PERFMON, or root, and Linux 5.17: {error}")

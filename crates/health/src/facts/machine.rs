@@ -61,7 +61,7 @@ pub struct Machine {
     pub governors: Vec<(u32, String)>,
     /// Idle states of each processor that are enabled.
     pub idle: Vec<IdleState>,
-    /// Weaknesses of the processor and what is done about each.
+    /// Weaknesses of the processor and the mitigation of each.
     pub vulnerabilities: Vec<(String, String)>,
     /// Settings of the kernel by their path under /proc/sys.
     pub settings: BTreeMap<String, String>,
@@ -178,7 +178,7 @@ pub(crate) fn governor_path(cpu: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor")
 }
 
-/// Whether an idle state is switched off: likewise.
+/// Path of the file that says whether an idle state is switched off.
 pub(crate) fn idle_path(cpu: u32, state: u32) -> String {
     format!("/sys/devices/system/cpu/cpu{cpu}/cpuidle/state{state}/disable")
 }

@@ -7,7 +7,7 @@
 //! /proc/stat                 cpu user nice system idle iowait irq softirq steal ...
 //! ```
 //!
-//! Other kernels may write otherwise: what does not read so is `None`.
+//! Other kernels may write otherwise: unreadable text is `None`.
 
 use std::fs;
 

@@ -29,8 +29,8 @@ pub(super) fn dead(ir: &mut Ir) -> bool {
     changed
 }
 
-/// Leads edges past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what
-/// becomes empty is seen by those before.
+/// Leads edges past blocks that do nothing, and takes choices away that choose nothing. It starts at the ends, so
+/// that earlier blocks see later ones that became empty.
 fn shorten(ir: &mut Ir, order: &[BlockId]) -> bool {
     let mut changed = false;
     let is_empty = empty(ir, order);
@@ -142,7 +142,7 @@ fn used(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     used
 }
 
-/// Removes the parameters that are not kept, and what other blocks give to them.
+/// Removes the parameters that are not kept, and the arguments that other blocks pass to them.
 pub(super) fn remove_parameters(ir: &mut Ir, order: &[BlockId], keep: impl Fn(Value) -> bool) -> bool {
     let kept = |value: &Value| keep(*value);
     if order.iter().all(|id| ir[*id].parameters.iter().all(kept)) {

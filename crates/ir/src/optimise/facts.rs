@@ -5,8 +5,8 @@
 //! newest  := what, the one before          two paths share what they learned before they parted
 //! ```
 //!
-//! A path is two numbers; to go on from a fork copies nothing, and where paths join only what they learned since they
-//! parted is compared. Looks go back a bounded number of steps: what is older is forgotten.
+//! A path is two numbers; to go on from a fork copies nothing, and where paths join only the facts since their fork
+//! are compared. Looks go back a bounded number of steps: older facts are forgotten.
 
 use super::classes::Classes;
 use super::known::Known;
@@ -25,7 +25,7 @@ pub(super) struct Way {
     outcomes: u32,
 }
 
-/// The parameters of blocks that are looked through, with what they are given.
+/// The parameters of skipped blocks, with their arguments.
 pub(super) type Given = [(Value, Value)];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Constant folding: what can be computed now is not computed for each packet.
+//! Constant folding: values that can be computed now are not computed for each packet.
 //!
 //! ```text
 //! 2 + 3 => 5           v + 0 => v           v & 0 => 0           (v & 15) & 7 => v & 7
@@ -18,7 +18,7 @@ const STEPS_MAX: usize = 8;
 /// The most bytes of a load.
 const LOADED_MAX: u32 = 8;
 
-/// Computes what is constant.
+/// Computes constant values.
 pub(super) fn fold(ir: &mut Ir) -> bool {
     let same = (0..ir.instructions.len() as u32).map(Value).collect();
     let mut fold = Fold { same, block: Vec::new(), changed: false };
@@ -189,7 +189,7 @@ fn turn_round(
     true
 }
 
-/// A place that counts from a constant, or from a sum with a constant that cannot wrap, counts from what is behind
+/// A place that counts from a constant, or from a sum with a constant that cannot wrap, counts from the value behind
 /// it. Offsets stop at `offset_max`: no packet is so long, and the guard, whose end is behind the bytes that it
 /// guards, stops all.
 fn nearer(ir: &Ir, place: &mut PacketOffset, offset_max: u32) -> bool {

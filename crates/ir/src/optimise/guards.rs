@@ -61,7 +61,7 @@ struct Wanted {
     from: Vec<(Value, u32)>,
 }
 
-/// From the ends to the entry: each guard asks for what is wanted behind it. Whether one changed.
+/// From the ends to the entry: each guard asks for the bytes wanted behind it. Returns whether one changed.
 fn enlarge(ir: &mut Ir, dominators: &Dominators) -> bool {
     let mut changed = false;
     // `None`: no path accepts, so whatever is asked for is right.
@@ -95,7 +95,7 @@ fn enlarge(ir: &mut Ir, dominators: &Dominators) -> bool {
     changed
 }
 
-/// The bytes that all edges out of a block want; `None` if none of them accepts.
+/// The bytes that all edges out of a block need; `None` if none of them accepts.
 fn behind(ir: &Ir, terminator: &Terminator, at_start: impl Fn(usize) -> Option<Wanted>) -> Option<Wanted> {
     let mut all: Option<Wanted> = None;
     terminator.for_each_target(|target| {
@@ -127,7 +127,7 @@ impl Wanted {
         PacketOffset::from(base, largest)
     }
 
-    /// Keeps what both want.
+    /// Keeps the bytes that both need.
     fn meet(&mut self, other: &Wanted) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(base, end)| {

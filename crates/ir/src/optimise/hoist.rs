@@ -11,7 +11,7 @@
 
 use crate::{Binary, Block, BlockId, Dominators, Ir, Loop, Op, Target, Terminator, Value};
 
-/// Moves what does not change out of loops.
+/// Moves invariant values out of loops.
 pub(super) fn hoist(ir: &mut Ir) -> bool {
     if ir.loops.is_empty() {
         return false;

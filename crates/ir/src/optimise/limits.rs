@@ -8,7 +8,7 @@
 //! ```
 //!
 //! That is a FOR whose first statement leaves it: a round asks once less. The loop then starts with its second block;
-//! what is read of the first one's parameters becomes parameters of the second ([`ReachingDefinitions`]). A graph
+//! the parameters of the first one that are read become parameters of the second ([`ReachingDefinitions`]). A graph
 //! that the proof does not like afterwards is left as it was.
 
 use crate::{

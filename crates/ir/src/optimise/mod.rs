@@ -1,4 +1,4 @@
-//! The passes over the graph of values, in their order: the same answers for less.
+//! The passes over the graph of values, in their order: the same answers for less work.
 //!
 //! ```text
 //! fold       arithmetic on constants; branches on constants
@@ -7,9 +7,8 @@
 //! dead       unread values and unreachable blocks go
 //! ```
 //!
-//! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and gives for every
-//! packet, however short, exactly what the given graph gives. Which passes run, and in which order, is said here and
-//! nowhere else.
+//! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and keeps the graph's
+//! result for every packet, however short. Only this file decides which passes run, and in which order.
 
 mod classes;
 mod dead;
@@ -82,7 +81,7 @@ pub fn optimise_for_sockets(ir: &mut Ir) {
     });
 }
 
-/// Runs the passes that remove what another transformation left superfluous.
+/// Runs the passes that remove superfluous parts after another transformation.
 pub fn clean_up(ir: &mut Ir) {
     for pass in [NUMBER, FOLD, NUMBER, DEAD] {
         (pass.run)(ir);

@@ -1,4 +1,4 @@
-//! Value numbering: what was computed on every path to a point is not computed there again.
+//! Value numbering: a value that was computed on every path to a point is not computed there again.
 //!
 //! ```text
 //! v1 = load16 [12]; ... v7 = load16 [12]     v7 is v1, if v1's block comes before v7's on every path
@@ -6,13 +6,13 @@
 //! goto b4(v1); ... goto b4(v7); b4(v5):      v5 is v1, also in loops; a constant is put into b4
 //! ```
 //!
-//! One walk over the tree of dominators, with a table of what is at hand.
+//! One walk over the tree of dominators, with a table of the available values.
 
 use super::classes::Classes;
 use super::dead::remove_parameters;
 use crate::{BlockId, Dominators, Ir, Op, Value};
 
-/// So often at most what one walk found in a graph with loops is taken as a reason for another.
+/// Maximum number of times that a walk's findings in a graph with loops are a reason for another.
 const LOOP_ROUNDS_MAX: usize = 8;
 
 /// Reads one value for all that are equal.
@@ -50,7 +50,7 @@ fn walk(ir: &mut Ir) -> bool {
 
 enum Step {
     Enter(BlockId),
-    /// Everything below a block is done; what was at hand before is so again.
+    /// Everything below a block is done; the previous table is restored.
     Leave(usize),
 }
 

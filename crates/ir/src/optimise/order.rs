@@ -6,9 +6,9 @@
 //! v1 = load32 [14]; v2 = v1 >> 28; v2 == 6        v1 = load32le [14]; v2 = v1 & 0xf0; v2 == 0x60
 //! ```
 //!
-//! Equality and bits in common do not mind the order of bytes; greater and less, and sums, do. So a load is turned
-//! around if all that is ever done with it is to mask it, shift it right, and compare it with constants. Lookups that
-//! want keys close together (tables, words of bits) keep the order that their keys are close in.
+//! Equality and bits in common do not mind the order of bytes; greater and less, and sums, do. So a load is reversed
+//! if it is only masked, shifted right, and compared with constants. Lookups that need keys close together (tables,
+//! words of bits) keep the order in which their keys are close.
 
 use crate::{
     Binary, BlockId, ByteOrder, Case, Comparison, Ir, Op, SwitchSearch, Terminator, Type, Value, Width,
@@ -73,7 +73,7 @@ enum Reader {
     Instruction(Value, BlockId),
     /// A block's choice.
     Choice(BlockId),
-    /// As an argument, or as what is returned.
+    /// As an argument, or as a return value.
     Other,
 }
 

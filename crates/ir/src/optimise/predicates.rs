@@ -100,7 +100,7 @@ impl<'a> Pass<'a> {
         Pass { ir, facts, place, home, passable, held, arriving, bridges: Vec::new(), steps_left }
     }
 
-    /// The terminators that change, and the blocks that they want.
+    /// The terminators that change, and their new blocks.
     fn run(mut self, order: &[BlockId]) -> (Vec<(BlockId, Terminator)>, Vec<Bridge>) {
         let mut changes = Vec::new();
         self.arriving[self.ir.entry.0 as usize] = Some(Way::default());
@@ -306,7 +306,7 @@ impl<'a> Pass<'a> {
 /// The target of an edge, behind the blocks that are stepped over.
 struct Followed {
     target: Target,
-    /// The parameters on the edge, with what they are given.
+    /// The parameters on the edge, with their arguments.
     given: Vec<(Value, Value)>,
     /// Values of skipped blocks that are still read.
     carried: Vec<Value>,

@@ -1,5 +1,5 @@
-//! Makes a graph whose edges were changed one of SSA values again: what is read where it was not computed on every path
-//! to it is computed there once more.
+//! Restores SSA in a graph whose edges were changed: a value that is read where it was not computed on every path is
+//! computed there once more.
 //!
 //! ```text
 //! b1: v1 = load16 [12]; goto b2      b2: branch v1 == 5 ? ...      a new edge b0 -> b2 leaves b1 out
@@ -48,7 +48,7 @@ pub(super) fn repair(ir: &mut Ir, definitions: &[Definition]) {
 }
 
 struct Walk {
-    /// For each value what to read instead of it in the block in hand: itself, or a copy.
+    /// For each value the value to read instead in the current block: itself, or a copy.
     at_hand: Vec<Option<Value>>,
     undo: Vec<(Value, Option<Value>)>,
     /// The parameters that have more than one definition.

@@ -123,7 +123,7 @@ impl Chains {
         chains
     }
 
-    /// Adds what blocks read and lead to, or with -1 takes it off.
+    /// Adds the reads and targets of blocks, or with -1 subtracts them.
     fn count(&mut self, ir: &Ir, blocks: &[BlockId], by: i64) {
         self.ways_in.resize(ir.blocks.len(), 0);
         self.reads.resize(ir.instructions.len(), 0);
@@ -193,8 +193,7 @@ impl Chains {
     }
 
     /// Whether an edge out of the copies may lead to one of the blocks that were copied, other than through the first
-    /// of them. These blocks stay, and read what those before them have as parameters: such an edge would come without
-    /// it.
+    /// of them. These blocks stay, and read the parameters of those before them: such an edge would come without it.
     fn comes_back(
         &self,
         ir: &Ir,

@@ -106,7 +106,7 @@ struct Link {
 struct Atom {
     base: Option<Value>,
     first: u32,
-    /// The bits that count, and what they are: as many bytes of each as the atom has.
+    /// The bits that count, and their values: as many bytes of each as the atom has.
     mask: Vec<u8>,
     key: Vec<u8>,
     /// The loads and masked loads that it was made from.
@@ -194,7 +194,7 @@ fn chain_from(ir: &Ir, head: BlockId, ways_in: &[u32]) -> Vec<Link> {
     chain
 }
 
-/// Whether a block's test says how long the packet is: what comes after it may rest on that.
+/// Whether a block's test depends on the length of the packet: later blocks may rely on that.
 fn asks_length(ir: &Ir, id: BlockId) -> bool {
     let mut asks = false;
     ir[id].terminator.for_each_operand(|value| asks |= ir.is_captured_length(value));

@@ -16,8 +16,8 @@
 //! outside:                    -> packet(base, 0): reads as empty
 //! ```
 //!
-//! `cut` is rare: captures filter whole packets and cut what they hand on. A branch that is not taken costs one step,
-//! a minimum two.
+//! `cut` is rare: captures filter whole packets and cut them afterwards. A branch that is not taken costs one step, a
+//! minimum two.
 //!
 //! Headers are fetched ahead one by one (fetch.rs). Measured on 4,096 frames of 2.8 MB in the third cache: filters of
 //! 6 loads and more take 7 to 15 % less time; those of fewer take up to 14 % more, as their branches wait for little.
@@ -51,7 +51,7 @@ pub(crate) struct BatchContext {
     pub(crate) base: *const u8,
     /// Bytes; less than 2^63, as all memory.
     pub(crate) base_len: usize,
-    /// Indexed by what `indices` holds.
+    /// Indexed by the numbers in `indices`.
     pub(crate) records: *const Record,
     /// The selection; the first `count` are set.
     pub(crate) indices: *mut u8,

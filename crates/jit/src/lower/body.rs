@@ -1,7 +1,7 @@
 //! The graph itself: its blocks and instructions, the same in both functions.
 //!
 //! Loads carry no check. [`Ir::verify`] has proved that guards precede them on every path, and each guard becomes a
-//! comparison and a branch at its own place; what the generator moves, it does not move over a branch (see
+//! comparison and a branch at its own place; the generator does not move instructions over a branch (see
 //! [`constant_memory`]).
 
 use std::mem::offset_of;
@@ -240,7 +240,7 @@ impl<'a, 'b> Body<'a, 'b> {
         }
     }
 
-    /// Address of a place, and what is still to be added to it.
+    /// Address of a place, and the offset still to be added to it.
     fn start(&mut self, place: PacketOffset) -> (clif::Value, i32) {
         let mut start = self.around.data;
         if let Some(base) = place.base {
@@ -406,7 +406,7 @@ impl<'a, 'b> Body<'a, 'b> {
         Some(self.builder.ins().icmp(IntCC::Equal, unswapped, k))
     }
 
-    /// 16 bits of the packet as they lie there, if that is what the value is.
+    /// 16 bits of the packet in their own order, if the value consists of them.
     pub(super) fn unswapped(&self, value: Value) -> Option<clif::Value> {
         self.halves[value.0 as usize].as_ref().map(|half| half.unswapped)
     }

@@ -66,7 +66,7 @@ impl PerfectHash {
         slot ^ moved as usize
     }
 
-    /// The hash with its keys in their slots; `None` if two want the same.
+    /// The hash with its keys in their slots; `None` if two need the same.
     fn filled(mut self, keys: &[u64]) -> Option<PerfectHash> {
         let mut taken = vec![false; self.table.len()];
         for &key in keys {

@@ -67,7 +67,7 @@ const PAIRS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Bytes before what a socket filter sees in a test run: an Ethernet header.
+/// Bytes before the data of a socket filter in a test run: an Ethernet header.
 const HEADER: usize = 14;
 
 const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
@@ -122,7 +122,7 @@ impl Kernel {
         })
     }
 
-    /// Verdicts, cut to what the kernel has of them; of XDP, only whether it accepts, if a test run takes the packet.
+    /// Verdicts, cut to the kernel's width; of XDP, only whether it accepts, if a test run takes the packet.
     fn verdicts(&self, data: &[u8]) -> (u32, Option<bool>) {
         let socket = run(&self.socket, &[&[0; HEADER], data].concat());
         let xdp = (data.len() >= HEADER).then(|| run(&self.xdp, data) == XdpAction::PASS);

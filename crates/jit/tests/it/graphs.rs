@@ -260,7 +260,7 @@ impl Maker<'_> {
         })
     }
 
-    /// A guard that mostly holds, so that what comes behind it is run.
+    /// A guard that mostly holds, so that the code behind it runs.
     fn guard(&mut self, ty: Type) -> Option<Value> {
         let value = self.pick(ty);
         if self.random.one_of(1, 2) {

@@ -1,4 +1,4 @@
-//! From what was measured to what a packet cost: the components and how each was got.
+//! From the measurements to the cost of a packet: the components and the source of each.
 //!
 //! ```text
 //! live   interrupts            kernel       time of interrupts, all of the machine

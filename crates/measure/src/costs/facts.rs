@@ -32,8 +32,8 @@ pub struct Facts {
     kernel: Option<KernelFacts>,
 }
 
-/// The process alone, without interrupts and softirqs: what they come to is what the kernel says that they are, and
-/// hides what is unexplained.
+/// The process alone, without interrupts and softirqs: their sum equals the kernel's figure by definition, and hides
+/// the unexplained part.
 #[derive(Debug, Serialize)]
 struct ProcessFacts {
     cycles: f64,

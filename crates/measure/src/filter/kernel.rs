@@ -102,8 +102,8 @@ impl KernelJit {
     }
 }
 
-/// The program `main` of the picture above: calls `filter` [`CALLS`] times with the packet it was given, and returns
-/// what the last call returned.
+/// The program `main` of the picture above: calls `filter` [`CALLS`] times with its packet, and returns the value of
+/// the last call.
 fn repeated(filter: &[Insn]) -> Vec<Insn> {
     let main_len = 2 * CALLS + 2;
     let calls = (0..CALLS).flat_map(|call| {

@@ -108,7 +108,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
 
 /// One filter text as two programs of classic BPF: Tapline's and, where there is one, libpcap's.
 pub struct Subject {
-    /// Tapline's program: what a capture runs.
+    /// Tapline's program, as a capture runs it.
     pub ours: tapline_ir::CompiledFilter,
     /// libpcap's program; `None` if libpcap is not installed, refuses the text, or took longer than the time limit.
     pub theirs: Option<LibpcapProgram>,

@@ -1,4 +1,4 @@
-//! Filters: what a call costs, and what the engines make of three of the papers' filters.
+//! Filters: the cost of a call, and of three of the papers' filters in each engine.
 
 use std::hint::black_box;
 

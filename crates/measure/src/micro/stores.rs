@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use tapline_profile::Task;
 
-/// Bytes of the ring: what a second cache holds with ease.
+/// Bytes of the ring: a size that fits well into a second cache.
 const RING_LEN: usize = 128 << 10;
 /// Packets in a round.
 const PACKETS: usize = 256;

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Receiving by NAPI in a thread of its own, on the program's core, makes that core a machine which receives: the
-//! kernel and the program share it, and what does not come through in time is lost on the link, as it is on a wire.
+//! kernel and the program share it, and frames that do not come through in time are lost on the link, as it is on a
+//! wire.
 
 use std::time::{Duration, Instant};
 
@@ -145,7 +146,7 @@ impl Arena {
         bail!("it did not begin within {START_MAX:?}")
     }
 
-    /// Lets XDP drop every packet that `far0` receives, until what is returned is dropped.
+    /// Makes XDP drop every packet that `far0` receives, until the returned link is dropped.
     pub fn drop_all(&mut self) -> Result<XdpLink> {
         let insns = [Insn::set(R0, xdp_action::DROP), Insn::EXIT];
         let program = LoadedProgram::load(ProgramKind::Xdp, "tapline_drop", &insns)

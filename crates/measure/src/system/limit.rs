@@ -7,7 +7,7 @@ use super::trial::TrialOutcome;
 
 /// A rate is tried so often before it counts as too high: others disturb the machine.
 const TRIES: usize = 2;
-/// Probes of one search. Each halves what is left.
+/// Maximum number of probes of one search. Each halves the range.
 const PROBES_MAX: usize = 24;
 /// The rate was kept if this share of it was sent at least: where the link is full, the generator waits.
 const KEPT_RATE: f64 = 0.98;
@@ -44,8 +44,8 @@ pub struct Limit {
     pub probes: Vec<RateTrial>,
 }
 
-/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of
-/// `resolution`. `generators` is what the generator can do where nothing holds it.
+/// Searches the limit. `try_rate` sends at a rate, or as fast as possible; the search ends when the range is a share
+/// of `resolution`. `generators` is the generator's rate where nothing limits it.
 ///
 /// # Errors
 /// Errors of `try_rate`.
@@ -64,7 +64,7 @@ pub fn find(
     Ok(Limit { rate, is_generators: rate >= generators * NEAR, probes })
 }
 
-/// `probe` returns whether a rate was borne, what it was, and whether there may be more probes.
+/// `probe` returns whether a rate was sustained, the rate, and whether there may be more probes.
 fn search(resolution: f64, probe: &mut impl FnMut(Option<u64>) -> Result<(bool, f64, bool)>) -> Result<f64> {
     // A flood that loses nothing was held by flow control to what the receiver can take: that is the limit.
     let (is_borne, top, _) = probe(None)?;

@@ -206,7 +206,7 @@ struct Bench<'a> {
     resolution: f64,
     is_over: &'a (dyn Fn() -> bool + Sync),
     progress: Progress,
-    /// For each size, what the generator can do.
+    /// For each size, the generator's rate.
     generators: Vec<(u32, f64)>,
 }
 

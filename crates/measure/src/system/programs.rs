@@ -1,4 +1,4 @@
-//! The programs under test: how each is started, and what each says of its packets.
+//! The programs under test: how to start each, and how to read the packets in its report.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -86,7 +86,7 @@ impl Program {
         }
     }
 
-    /// Whether it can be had on this machine; if not, why.
+    /// The reason that it is not available on this machine, or `None`.
     pub(crate) fn absence(self) -> Option<String> {
         let missing = |name: &str| (!has_program(name)).then(|| format!("{name} is not installed"));
         match self {
@@ -206,7 +206,7 @@ impl Program {
     }
 }
 
-/// The last lines of what was said, for an error.
+/// The last lines of the output, for an error.
 fn tail(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(3)..].join("; ")

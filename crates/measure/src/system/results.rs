@@ -9,14 +9,14 @@ use super::trial::TrialOutcome;
 use super::workload::{Case, Workload};
 use crate::runs::median;
 
-/// All of it; what `--json` writes.
+/// All results; `--json` writes them.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Results {
     pub(crate) machine: Machine,
     pub(crate) workloads: Vec<WorkloadResult>,
     /// Goals, and whether they hold here.
     pub(crate) goals: Vec<Goal>,
-    /// Whether every account of every run balanced and every file held what was captured.
+    /// Whether every account of every run balanced and every file held the captured packets.
     pub(crate) is_balanced: bool,
     /// Whether it was ended before its end.
     pub(crate) is_interrupted: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Presence {
     pub(crate) absence: Option<String>,
 }
 
-/// A workload and what came of it.
+/// A workload and its results.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     #[serde(flatten)]

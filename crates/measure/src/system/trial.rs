@@ -1,4 +1,4 @@
-//! One run: a program receives what the generator sends, and every packet has a place.
+//! One run: a program receives the generator's frames, and every packet has a place.
 //!
 //! ```text
 //! made = queue full + entered the link            the generator's account

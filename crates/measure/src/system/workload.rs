@@ -1,4 +1,4 @@
-//! Workloads as data: what is sent, what receives it, and which question that answers.
+//! Workloads as data: the frames, the receivers, and the question that they answer.
 //!
 //! ```toml
 //! name = "driver"                      # letters, digits and dashes
@@ -37,7 +37,7 @@ const BUILT_IN: [(&str, &str); 6] = [
     ("limit.toml", include_str!("../../workloads/limit.toml")),
 ];
 
-/// Frames that the virtual link takes: its MTU and an Ethernet header. Shorter ones have no room for headers.
+/// Lengths of frames on the virtual link: up to its MTU and an Ethernet header. Headers need the least length.
 const SIZES: std::ops::RangeInclusive<u32> = 60..=1514;
 /// A run is no longer than this.
 const SECONDS_MAX: f64 = 600.0;
@@ -145,7 +145,7 @@ impl Workload {
     /// The workloads of these names and files; without any, all that are built in.
     ///
     /// # Errors
-    /// A name that is none, a file that cannot be read or says what makes no sense, with its line.
+    /// If a name is unknown, or a file cannot be read or has an invalid value, with its line.
     pub(crate) fn load(wanted: &[String], is_quick: bool) -> Result<Vec<Workload>> {
         let built_in =
             |name: &str| BUILT_IN.iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name));

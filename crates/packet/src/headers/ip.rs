@@ -62,7 +62,7 @@ impl Fragment {
 impl Headers {
     /// Source and destination address of the IP header.
     ///
-    /// `data` is what was parsed; of other bytes any answer may come, but no panic.
+    /// `data` must be the parsed bytes; with other bytes any answer may come, but no panic.
     #[inline]
     pub fn addresses(&self, data: &[u8]) -> Option<(IpAddr, IpAddr)> {
         let at = self.l3()?;

@@ -4,8 +4,8 @@
 //! label 20b | traffic class 3b | bottom 1b | time to live 8b     ... until the bottom, then IP or a pseudo-wire
 //! ```
 //!
-//! Labels do not say what is behind them. An IP header's first byte does: 45 to 4f, or 60 to 6f (RFC 4928). All else
-//! is a pseudo-wire.
+//! Labels do not name the protocol behind them. An IP header's first byte does: 45 to 4f, or 60 to 6f (RFC 4928). All
+//! else is a pseudo-wire.
 //!
 //! Sources: RFC 3032, 2.1; RFC 4385, 3; RFC 4448, 4.
 

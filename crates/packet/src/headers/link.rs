@@ -49,7 +49,7 @@ const ATM_LAN_EMULATION: u8 = 1;
 const INET: u32 = 2;
 const INET6: [u32; 4] = [10, 24, 28, 30];
 
-/// IP behind an Ethernet header and no tag or one, without extension headers: what most packets are.
+/// IP behind an Ethernet header with at most one tag, without extension headers: the form of most packets.
 #[derive(Clone, Copy)]
 pub(super) struct Plain {
     tag: Option<VlanTag>,

@@ -14,9 +14,9 @@
 //! read addresses and ports from the bytes. So most methods take the captured bytes again: the same that were parsed.
 //!
 //! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and
-//! nothing panics, whatever the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured
-//! length, of those that there are. A header that is cut short gives `None` for itself and what is behind it, and
-//! more captured bytes never change a result except from `None` to a value, and `ip_end`.
+//! nothing panics on any bytes. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured length, of
+//! those that there are. A header that is cut short gives `None` for itself and what is behind it, and more captured
+//! bytes never change a result except from `None` to a value, and `ip_end`.
 //!
 //! If the filter language looks at the same header, it finds the same: `tcp port 80` is true of a packet without tags
 //! exactly when its [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers). There
@@ -181,8 +181,7 @@ impl Headers {
     }
 
     /// The payload protocol of IP: IPv4's protocol, or the next header of the last IPv6 extension. In a later
-    /// fragment it is what its fragment header
-    /// says; behind eight extensions, what the eighth says.
+    /// fragment it is the protocol in its fragment header; behind eight extensions, that in the eighth.
     #[inline]
     pub fn protocol(&self) -> Option<u8> {
         self.protocol

@@ -22,7 +22,7 @@ impl Headers {
     /// Source and destination port of TCP, UDP or SCTP; `None` for other protocols, in later fragments, and if they
     /// were not captured.
     ///
-    /// `data` is what was parsed; of other bytes any answer may come, but no panic.
+    /// `data` must be the parsed bytes; with other bytes any answer may come, but no panic.
     #[inline]
     pub fn ports(&self, data: &[u8]) -> Option<(u16, u16)> {
         let at = self.l4()?;

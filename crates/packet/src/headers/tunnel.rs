@@ -93,7 +93,7 @@ impl Headers {
     /// The packet inside, one layer of tunnel taken off: labels if there are any, else the payload of IP or UDP.
     /// `None` if there is no tunnel, its header is cut short, or it carries neither IP nor Ethernet.
     ///
-    /// `data` is what was parsed; of other bytes any answer may come, but no panic.
+    /// `data` must be the parsed bytes; with other bytes any answer may come, but no panic.
     pub fn inner(&self, data: &[u8]) -> Option<InnerPacket> {
         let (found, end) = match self.mpls {
             Some(mpls) => {
@@ -204,7 +204,7 @@ fn erspan_session(data: &[u8], at: usize, version: u8) -> Option<u32> {
     (first >> 4 == version).then(|| u32::from(u16::from_be_bytes([s0, s1]) & 0x03ff))
 }
 
-/// Bits 14 to 10 of the last half word say what is carried, bit 0 whether 8 more bytes follow.
+/// Bits 14 to 10 of the last half word give the type of the payload, bit 0 whether 8 more bytes follow.
 fn erspan_iii(data: &[u8], at: usize) -> Option<(LinkType, usize)> {
     let flags = u16_at(data, at + 10)?;
     let payload = at + if flags & 1 != 0 { 20 } else { 12 };

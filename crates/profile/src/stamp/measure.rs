@@ -5,8 +5,9 @@
 //! error   CLOCK_REALTIME, stamp, CLOCK_REALTIME              stamp - middle, known to half the distance of the two readings
 //! ```
 //!
-//! Modes take turns, so that what disturbs the machine disturbs all. A pair of readings between which the thread was
-//! interrupted says nothing about the stamp; those that are much farther apart than most are counted and left out.
+//! Modes take turns, so that a disturbance of the machine affects all. A pair of readings between which the thread
+//! was interrupted says nothing about the stamp; those that are much farther apart than most are counted and left
+//! out.
 
 use std::hint::black_box;
 use std::thread;

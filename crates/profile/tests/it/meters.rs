@@ -1,4 +1,4 @@
-//! Meters and their readers: what a second process sees, what is left behind, what is refused.
+//! Meters and their readers: the view of a second process, the remains, the refusals.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, PermissionsExt};

@@ -39,7 +39,7 @@ pub(super) fn open_index(file: Memfd) -> Result<Consumer, Error> {
     Ok(Consumer::unchecked(words, entries))
 }
 
-/// Seals first: what can shrink is not mapped. Then a header's worth of it must be there to be looked at.
+/// Checks the seals first: a file that can shrink is not mapped. Then it must be at least as long as a header.
 fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), Error> {
     let found = file.seals().map_err(|_| Error::NotSealed { file: name })?;
     if !found.contains(seals) {

@@ -95,8 +95,8 @@ impl Reader {
         }
     }
 
-    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else
-    /// why not. After the wait [`advance`](Self::advance) says what there is; it may be nothing.
+    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there,
+    /// else why not. After the wait [`advance`](Self::advance) shows the packets; there may be none.
     ///
     /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when the writer is
     /// gone. Packets that were there before do not make it readable: so call this before each wait.
@@ -116,8 +116,8 @@ impl Reader {
         self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
     }
 
-    /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or
-    /// why not.
+    /// Announces that we sleep until the bell rings, which it does also when a packet reaches an age. Returns the
+    /// longest sleep, or the reason against it.
     fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, WaitEnd>, Error> {
         loop {
             let now = clock::monotonic_ns();
@@ -203,8 +203,8 @@ impl Reader {
         Ok(self.is_called || is_old || are_many || bytes >= self.wish.min_bytes)
     }
 
-    /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and
-    /// nothing is there.
+    /// Time for which present packets, or the next, can wait; without end if the writer looks at the clock for us and
+    /// there are none.
     fn wait_left_ns(&self, now_ns: u64) -> u64 {
         let max_delay_ns = self.wish.max_delay_ns();
         let is_ours = self.wish.max_delay >= OWN_TIME_MIN || self.index.ready() > self.outcome.total();
@@ -229,8 +229,8 @@ impl Reader {
         result.map_err(Error::system("wait for packets"))
     }
 
-    /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the
-    /// writer did not close.
+    /// Announces that we are about to sleep. Returns whether that is still right: nothing has come, and the writer
+    /// did not close.
     fn announce_sleep(&self, how: u64, wake_after_ns: u64) -> bool {
         let WakeThreshold { min_bytes, min_packets, .. } = self.wish;
         let wish = SleepWish { min_bytes, min_packets, max_delay_ns: wake_after_ns };

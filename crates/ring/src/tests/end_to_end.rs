@@ -246,7 +246,7 @@ fn a_batch_that_never_fits_is_refused() {
     ));
 }
 
-/// Has a reader begin in the past, with all of it that finds a place; how many packets it is offered.
+/// Makes a reader begin in the past, with all its packets that fit; returns the number of offered packets.
 fn replay(
     writer: &mut Writer,
     id: ReaderId,

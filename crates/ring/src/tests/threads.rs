@@ -1,4 +1,4 @@
-//! The halves in two threads, without files: what miri runs too, and looks for races and stray pointers in.
+//! The halves in two threads, without files: miri runs them too, and looks for races and stray pointers.
 
 use std::thread;
 

@@ -47,7 +47,7 @@ pub(super) struct Attached {
     pub(super) index: Producer,
     bell: Bell,
     pub(super) standing: Guarantee,
-    /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
+    /// Promised to leased readers, also to those that exceeded it: they keep the blocks that they hold.
     credit: Option<Credit>,
     /// The time when it came, or was last offered a packet of the past: older packets are kept as long as the rest.
     since_ns: u64,
@@ -166,7 +166,7 @@ impl Attached {
         reach > 0 && self.past.is_some_and(|past| end(past) <= store.sequence() + reach)
     }
 
-    /// Offers it what is in such blocks, whether there is a place or not. How many packets found none.
+    /// Offers it the packets in such blocks, even without a free place. Returns the number that did not fit.
     pub(super) fn replay_pressed(
         &mut self,
         store: &Store,
@@ -385,7 +385,7 @@ impl Readers {
         self.slots.iter().flatten()
     }
 
-    /// A reader lost packets while they were indexed, and what was promised to it cannot be kept.
+    /// A reader lost packets while they were indexed, and its promise cannot be kept.
     #[cold]
     pub(super) fn demote(&mut self, id: ReaderId) -> Result<(), Error> {
         let reader = self.get(id)?;
@@ -452,7 +452,7 @@ impl Readers {
         }
     }
 
-    /// Held blocks may be passed over, one for each reader that may hold.
+    /// Maximum number of held blocks that are skipped, one for each reader that may hold.
     fn passed_max(&self) -> usize {
         self.attached().filter(|reader| reader.credit.is_some()).count()
     }
@@ -462,7 +462,7 @@ impl Readers {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }
 
-    /// A batch is stored from here on: what each reader may hold is counted over all of it.
+    /// A batch is stored from here on: the blocks that each reader may hold are counted over all of it.
     pub(super) fn begin_batch(&mut self) {
         self.slots.iter_mut().flatten().for_each(|reader| reader.holds = 0);
     }
@@ -512,7 +512,7 @@ fn oldest_unread(reader: &mut Attached, geometry: Geometry, current: u64) -> Opt
         .find(|slot| reader.ends[*slot] > consumed)
 }
 
-/// The oldest block that the buffer can hold, if none was passed over.
+/// The oldest block that the buffer can hold, if none was skipped.
 fn oldest(geometry: Geometry, current: u64) -> u64 {
     current.saturating_sub(geometry.blocks() as u64 - 1).max(1)
 }

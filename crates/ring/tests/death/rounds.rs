@@ -1,4 +1,4 @@
-//! Rounds of one death each, and what they must have seen in sum.
+//! Rounds of one death each, and the events that they must have seen in sum.
 
 mod child;
 mod events;

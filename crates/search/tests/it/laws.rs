@@ -1,4 +1,4 @@
-//! Every engine gives what the plain search gives, on sets and haystacks made to be hard.
+//! Every engine has the results of the plain search, on sets and haystacks made to be hard.
 
 use proptest::prelude::*;
 use std::ops::ControlFlow;

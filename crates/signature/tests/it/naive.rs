@@ -1,4 +1,4 @@
-//! Random signatures and payloads: the detector finds what trying every choice of occurrences finds.
+//! Random signatures and payloads: the detector finds the same as trying every choice of occurrences.
 
 use tapline_signature::{Detector, Ruleset, Variables};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};

@@ -1,4 +1,4 @@
-//! Reads what programs on this machine wrote, strictly: anything odd is an error, so that a test sees it.
+//! Reads files that programs on this machine wrote, strictly: anything odd is an error, so that a test sees it.
 
 /// A packet of a capture file.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //! tcp port 80 or host 10.0.0.1   ->   { tcp, sport 80 }  { tcp, dport 80 }  { src 10.0.0.1 }  { dst 10.0.0.1 }
 //! ```
 //!
-//! Only hints: what cannot be read as such (arithmetic, `not`, names of hosts) wishes for nothing.
+//! Hints only: conditions that cannot be read as such (arithmetic, `not`, names of hosts) give no wish.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -31,7 +31,7 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    /// Puts what is named in the place of what the recipe says.
+    /// Replaces the recipe's values by the named ones.
     pub(super) fn apply(&self, spaces: &mut FlowRanges) {
         let parts = [
             (&self.src, &mut spaces.src),
@@ -72,9 +72,9 @@ fn narrower(a: &Option<NumberRanges>, b: &Option<NumberRanges>) -> Option<Number
 
 /// Protocols, addresses and ports that a filter names.
 pub(super) struct Wishes {
-    /// The alternatives of the whole; then the recipe's own packets, because what is only hinted at may be missed.
+    /// The alternatives of the whole; then the recipe's own packets, because mere hints may miss.
     pub(super) alternatives: Vec<Wish>,
-    /// Each part by itself. What makes one part true may make the whole false.
+    /// Each part by itself. Making one part true may make the whole false.
     pub(super) parts: Vec<Wish>,
 }
 

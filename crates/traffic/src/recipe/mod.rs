@@ -117,7 +117,7 @@ pub enum Malformation {
     Checksum,
     /// The checksum of the IPv4 header.
     IpChecksum,
-    /// A length: IP's longer or shorter than what there is, or UDP's.
+    /// A length: IP's longer or shorter than the packet, or UDP's.
     Length,
     /// The frame ends within its headers.
     Truncated,
@@ -152,9 +152,9 @@ pub enum Gaps {
 /// flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// Flows take turns at these; empty is UDP, or what the filter asks for.
+    /// Flows take turns at these; empty is UDP, or the filter's transports.
     pub transports: Vec<Transport>,
-    /// Flows take turns at these; empty is IPv4, or what the filter asks for.
+    /// Flows take turns at these; empty is IPv4, or the filter's versions.
     pub versions: Vec<IpVersion>,
     /// Lengths of frames.
     pub sizes: Sizes,

@@ -1,4 +1,4 @@
-//! Laws of what is made: right checksums and lengths, exact counts, the same for the same seed.
+//! Laws of generated packets: right checksums and lengths, exact counts, the same for the same seed.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The file: what was written is read, whole or not at all, while others write.
+//! The file: written data is read whole or not at all, while others write.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};

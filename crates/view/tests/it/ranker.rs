@@ -162,7 +162,7 @@ fn packets_of_unknown_flows_are_among_the_others() {
     assert_eq!((flows.rows.len(), flows.others.packets, flows.missing.packets), (1, 2, 2));
 }
 
-/// Rows have what journals said, and texts stay with their flows.
+/// Rows have the values of the journals, and texts stay with their flows.
 #[test]
 fn rows_have_the_fields_of_their_flows() {
     let (_folder, file, reader) = view();
@@ -252,7 +252,7 @@ fn a_slot_that_is_used_again_has_nothing_of_before() {
     assert_eq!((row.amount.packets, row.flows, row.name), (2, 1, Key::default()));
 }
 
-/// Flows that others metered count with all that they have, and are bounded likewise.
+/// Flows that others metered count with all their parts, and are bounded likewise.
 #[test]
 fn collected_flows_count_once() {
     let side = |address: IpAddr, port: u16, packets: u64| Endpoint {

@@ -95,7 +95,7 @@ fn packets_of_keys_that_came_back_have_a_bound() {
     assert_laws(&table, &exact);
 }
 
-/// Bounds hold for amounts that a cell has no room for.
+/// Bounds hold for amounts that exceed a cell.
 #[test]
 fn great_amounts_have_bounds() {
     for (shift, packets) in [(28, 1), (33, 1), (40, 1), (3, 1 << 33)] {

@@ -11,7 +11,7 @@ use tapline_sys::{heap, usage};
 const STACK_MAX: usize = 768 << 10;
 /// Bytes of memory that a call may hold.
 pub(super) const MEMORY_MAX: i64 = 64 << 20;
-/// Processor time for each operation that a call may do, in nanoseconds: ten times what a usual one takes.
+/// Processor time for each operation that a call may do, in nanoseconds: ten times that of a usual one.
 const OPERATION_NS: u64 = 2_000;
 /// The least processor time of a call, in nanoseconds.
 const TIME_MIN_NS: u64 = 500_000_000;
@@ -52,7 +52,7 @@ impl CallBudget {
         self.is_late.load(Ordering::Relaxed)
     }
 
-    /// Does what takes memory that is none of the call's: that of a table which grows.
+    /// Runs work whose memory does not belong to the call: that of a table which grows.
     pub(super) fn outside<T>(&self, work: impl FnOnce() -> T) -> T {
         let before = heap::taken();
         let result = work();

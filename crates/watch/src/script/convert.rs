@@ -154,7 +154,7 @@ pub(super) fn to_text(value: &Dynamic) -> String {
     }
 }
 
-/// A value as JSON; what JSON has no word for is text.
+/// A value as JSON; values without a form in JSON become text.
 pub(super) fn to_json(value: &Dynamic) -> Value {
     json_within(value, DEPTH_MAX)
 }

@@ -140,7 +140,8 @@ fn register_tables(engine: &mut Engine, world: &Shared) {
     });
 }
 
-/// Sets a value, made of the one before; `None` if there is no room, otherwise its number, 0 for what is none.
+/// Sets a value, made from the previous one; `None` if the table is full, otherwise its number, 0 for a value that is
+/// not one.
 fn set(
     world: &Shared,
     name: &str,

@@ -117,7 +117,7 @@ impl World {
         self.recorders.values_mut().filter_map(Recorder::take).collect()
     }
 
-    /// Keys in all tables, and what found no room in them or in one call.
+    /// Keys in all tables, and refusals of tables or of one call.
     pub(super) fn counts(&self) -> (u64, u64) {
         let all = self.tables.values().map(ScriptTable::counts);
         all.fold((0, self.not_told), |(keys, refused), (more, too)| (keys + more as u64, refused + too))

@@ -30,7 +30,7 @@ const QUEUE: usize = 256;
 const CALL_TIME: Duration = Duration::from_secs(10);
 /// Pauses before the second and the third try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
-/// Interval at which what is spooled is tried again, and after which an address that failed is.
+/// Interval at which spooled events are tried again, and after which a failed address is.
 const AGAIN: Duration = Duration::from_secs(30);
 
 /// The most characters that are shown of an address to which a redirection leads.
@@ -168,7 +168,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Tries what is spooled, in its order for each address, until the time of the end. An address that fails is
+    /// Tries spooled events, in their order for each address, until the time of the end. An address that fails is
     /// skipped until its next try; the others go on.
     fn send_spooled(&mut self) {
         let mut lines = Vec::new();

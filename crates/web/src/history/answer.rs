@@ -163,7 +163,7 @@ impl HistoryQuestion {
         HistoryQuestion { buckets: (end.saturating_sub(most).max(self.first), end), ..self }
     }
 
-    /// The question for what is kept: of a window that is too long the part before `end`, in seconds since 1970.
+    /// The question for kept data: of a window that is too long the part before `end`, in seconds since 1970.
     fn before(self, end: u64) -> HistoryQuestion {
         let end = end.div_ceil(self.tier.seconds());
         let is_cut = self.buckets.0 > self.first;

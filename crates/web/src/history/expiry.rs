@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 
 use super::{HistoryLimits, KEPT, Tier, events, record, roll_key};
 
-/// Buckets that go by age for each one that is begun. What was left from a time without a writer goes bit by bit.
+/// Number of buckets deleted by age for each new one. The leftovers of a time without a writer go bit by bit.
 const GONE_FOR_ONE: u64 = 2;
 /// Buckets of a transaction.
 const BUCKETS_AT_ONCE: u64 = 60;
@@ -24,7 +24,7 @@ const NAMES_DELETED_AT_ONCE: usize = 4096;
 /// The part of a history's bytes that its log may take: one in so many.
 pub(super) const LOG_SHARE: u64 = 8;
 
-/// Takes away what is too old by now, after so many buckets of each tier were begun.
+/// Deletes buckets that are too old by now, after so many buckets of each tier were begun.
 pub(super) fn by_age(
     connection: &Connection,
     now_ns: u64,

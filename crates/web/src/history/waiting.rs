@@ -41,7 +41,7 @@ impl WholeBucket {
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     pub(super) buckets: Vec<WholeBucket>,
-    /// Buckets that found no room.
+    /// Buckets that were dropped because too many waited.
     pub(super) given_up: u64,
 }
 

@@ -108,7 +108,7 @@ impl Drop for Stream {
     }
 }
 
-/// An event a second: what the page shows.
+/// An event a second: the contents of the page.
 fn events(
     shared: &Arc<Shared>,
     (query, text): (&Query, &str),
@@ -242,7 +242,7 @@ impl WatchedQuestion {
     }
 }
 
-/// Texts of rules may have names that clients asked for. What is left is time, rule and kind.
+/// Texts of rules may have names that clients asked for. Time, rule and kind remain.
 fn without_details(event: &mut WatchEvent) {
     (event.text, event.recording, event.swallowed) = (String::new(), None, 0);
 }

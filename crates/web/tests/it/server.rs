@@ -83,7 +83,7 @@ impl Served {
         BufReader::new(stream)
     }
 
-    /// Asks through a small window, for an answer that is not read.
+    /// Sends a request through a small window, for an answer that is not read.
     fn unread(&self, path: &str) -> TcpStream {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
         socket.set_recv_buffer_size(4096).expect("a small window");
@@ -312,7 +312,7 @@ impl PacketSource for Megabyte {
     }
 }
 
-/// A browser that reads slowly, and what the log says of each end.
+/// A browser that reads slowly, and the log's message about each end.
 #[test]
 fn a_download_tells_how_it_ended() {
     let folder = tempfile::tempdir().expect("a folder");

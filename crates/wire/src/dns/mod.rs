@@ -20,9 +20,9 @@ pub mod flag {
     pub const RESPONSE: u16 = 0x8000;
     /// AA: the server is an authority for the name.
     pub const AUTHORITATIVE: u16 = 0x0400;
-    /// TC: the message was cut to what the transport carries.
+    /// TC: the message was cut to the limit of the transport.
     pub const TRUNCATED: u16 = 0x0200;
-    /// RD: the client wants recursion.
+    /// RD: the client requests recursion.
     pub const RECURSION_DESIRED: u16 = 0x0100;
     /// RA: the server offers recursion.
     pub const RECURSION_AVAILABLE: u16 = 0x0080;
@@ -119,9 +119,9 @@ impl Message {
 /// Most entries of a message that [`names`] looks at.
 pub const NAMED_ENTRIES_MAX: usize = 64;
 
-/// Gives `each` the names of questions, of records in the answer section, and those that CNAME records lead to, in
-/// [text form](name::read), as far as the message can be read and up to [`NAMED_ENTRIES_MAX`] entries. A name may come
-/// several times, and those without a text form are passed over. `scratch` holds one name at a time.
+/// Passes to `each` the names of questions, of records in the answer section, and those that CNAME records lead to,
+/// in [text form](name::read), as far as the message can be read and up to [`NAMED_ENTRIES_MAX`] entries. A name may
+/// come several times, and those without a text form are skipped. `scratch` holds one name at a time.
 pub fn names(message: &[u8], scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8])) {
     let Some(header) = Header::parse(message).filter(|header| header.opcode() <= OPCODE_MAX) else { return };
     let mut name_at = |at: usize| {

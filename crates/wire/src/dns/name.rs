@@ -16,7 +16,7 @@ pub const NAME_MAX: usize = 255;
 /// A part of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamePart<'m> {
-    /// A label, or what was captured of one.
+    /// A label, or its captured part.
     Label(&'m [u8]),
     /// A bit string.
     Bits {

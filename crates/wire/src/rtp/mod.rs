@@ -1,4 +1,4 @@
-//! RTP: the header, and what a stream lost on its way.
+//! RTP: the header, and the losses of a stream.
 //!
 //! ```text
 //! V 2 P X CC 4 | M, type 7 | sequence 2 | time stamp 4 | source 4 | contributors | extension | payload

@@ -7,8 +7,8 @@
 //! MOS = 1 + 0.035 R + R (R - 60) (100 - R) 7 / 10^6            within 1 and 4.5
 //! ```
 //!
-//! The delay of the network is not seen at one place. It counts as 0; what counts is a packet of 20 ms and a buffer of
-//! twice the mean jitter. So the number is the best that the stream can have been.
+//! The delay of the network cannot be seen at one place. It counts as 0; the delay consists of a packet of 20 ms and
+//! a buffer of twice the mean jitter. So the number is an upper bound of the stream's quality.
 
 /// An encoding with figures in ITU-T G.113, Appendix I.
 #[derive(Clone, Copy, Debug, PartialEq)]

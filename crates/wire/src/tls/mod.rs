@@ -1,4 +1,4 @@
-//! Hellos of TLS (RFC 8446, RFC 5246): what a client offers, and what the server chose.
+//! Hellos of TLS (RFC 8446, RFC 5246): the client's offers, and the server's choice.
 //!
 //! ```text
 //! record    = type 1 (20 to 24), version 2, length 2, data: messages of the handshake, or a part of them
@@ -8,7 +8,7 @@
 //! extension = type 2, data <2>;   <n>: a vector behind its length of n bytes
 //! ```
 //!
-//! A hello that was cut keeps what was captured of it: fields that are not there, or contradict themselves, are empty.
+//! A hello that was cut keeps its captured part: fields that are missing, or contradict themselves, are empty.
 //! Extensions: RFC 6066, 3 (server name), RFC 7301 (ALPN), RFC 8446, 4.2.1 (versions), RFC 8701 (GREASE).
 
 mod fingerprint;
@@ -23,7 +23,7 @@ use crate::bytes::ByteReader;
 pub const HANDSHAKE: u8 = 22;
 /// Bytes before the data of a record.
 pub const RECORD_HEADER_LEN: usize = 5;
-/// Longest data of a record: 2^14 bytes and room for what encryption adds (RFC 5246, 6.2.3).
+/// Longest data of a record: 2^14 bytes and the overhead of encryption (RFC 5246, 6.2.3).
 pub const RECORD_MAX: usize = 16_384 + 2_048;
 
 /// Message type of a client's hello.

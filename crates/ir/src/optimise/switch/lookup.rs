@@ -206,7 +206,7 @@ fn distinct(links: &[Link]) -> Vec<Span> {
     spans
 }
 
-/// Removes the numbers from `first` to `last`, each span at most once: what is cut up was put there by one link.
+/// Removes the numbers from `first` to `last`, each span at most once: one link put the divided part there.
 fn cut_out(known: &mut BTreeMap<u64, (u64, &Target)>, first: u64, last: u64) {
     if let Some((&start, &(end, to))) = known.range(..first).next_back()
         && end >= first

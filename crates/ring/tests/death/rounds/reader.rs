@@ -9,7 +9,7 @@ use tapline_sys::SharedWords;
 use super::child::{open, our_notes, our_socket};
 use super::packets::number_in;
 
-/// Words of a reader's notes: packets that were whole, those that were not, numbers passed over, the number after the
+/// Words of a reader's notes: packets that were whole, those that were not, numbers skipped, the number after the
 /// last one, packets lost by its account, batches in place.
 pub(crate) const SEEN: usize = 0;
 pub(crate) const FAULTS: usize = 1;
@@ -18,7 +18,7 @@ pub(crate) const LAST: usize = 3;
 pub(crate) const LOST: usize = 4;
 pub(crate) const IN_PLACE: usize = 5;
 
-/// Looks at the packets of a batch and notes what they are. `pace`: how much work a packet is.
+/// Examines the packets of a batch and notes their kind. `pace` is the work for a packet.
 pub(crate) fn take(reader: &Reader, notes: &SharedWords, pace: u64) {
     let add = |word: usize, count: u64| notes[word].store(notes[word].load(SeqCst) + count, SeqCst);
     add(IN_PLACE, u64::from(reader.is_in_place()));

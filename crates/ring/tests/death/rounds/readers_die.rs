@@ -145,7 +145,7 @@ impl Known {
         writer.publish(clock::monotonic_ns());
     }
 
-    /// Offers it what a batch may overwrite. Whether it loses some of it.
+    /// Offers it the packets that a batch may overwrite. Returns whether it loses some of them.
     fn rescue(&mut self, writer: &mut Writer, made: &Made) -> bool {
         let (offered, replayed) = (&mut self.offered, &mut self.replayed);
         let count = |_: &tapline_ring::HistoryPacket<'_>| {
