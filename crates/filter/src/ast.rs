@@ -67,9 +67,9 @@ pub enum ExprKind {
 /// before a parenthesis, so no text that it takes has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Modifier {
-    /// `scoped(...)`: what `vlan` and its like move ends with their parentheses and at `or`.
+    /// `scoped(...)`: the shift of `vlan` and its like ends with their parentheses and at `or`.
     Scoped,
-    /// `extensions(...)`: what IPv6 carries is looked for behind its extension headers.
+    /// `extensions(...)`: the payload of IPv6 is looked for behind its extension headers.
     Extensions,
     /// `anyvlan(...)`: behind no VLAN tag, one, or two.
     AnyVlan,

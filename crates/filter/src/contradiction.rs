@@ -9,9 +9,9 @@
 //! `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there
 //! ```
 //!
-//! A part that is left out counts as true (under `not`, as false), so what is left is easier to satisfy; it moves
-//! headers as before. The fewest parts are found by halving (Junker, "QuickXplain", AAAI 2004): for k parts out of n
-//! about 2 k log(n / k) tries; first among the clauses that `and` joins, then in these.
+//! A part that is left out counts as true (under `not`, as false), so the rest is easier to satisfy; it moves headers
+//! as before. The fewest parts are found by halving (Junker, "QuickXplain", AAAI 2004): for k parts out of n about 2
+//! k log(n / k) tries; first among the clauses that `and` joins, then in these.
 
 use std::ops::Range;
 
@@ -281,9 +281,9 @@ fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
 /// The field in which two parts contradict each other.
 struct Conflict {
     field: Asked,
-    /// The values that the second one wants; empty if it excludes those that the first one wants.
+    /// The values that the second one requires; empty if it excludes those that the first one requires.
     other: Vec<u32>,
-    /// Whether the first one excludes what the second one wants.
+    /// Whether the first one excludes the values that the second one requires.
     swapped: bool,
 }
 
@@ -313,7 +313,7 @@ fn conflict(a: &Part, b: &Part) -> Option<Conflict> {
     }
 }
 
-/// The first field of which two parts want different values.
+/// The first field of which two parts require different values.
 fn differing(a: &[Asked], b: &[Asked], same: impl Fn(&Asked, &Asked) -> bool) -> Option<Conflict> {
     a.iter().find_map(|field| {
         let other = b.iter().find(|other| same(field, other))?;
@@ -322,7 +322,7 @@ fn differing(a: &[Asked], b: &[Asked], same: impl Fn(&Asked, &Asked) -> bool) ->
     })
 }
 
-/// The field of which the first predicate wants nothing but what the second one is true for.
+/// The field of which the first predicate requires only values for which the second one is true.
 fn excluded(wants: &Predicate, excludes: &Predicate, swapped: bool) -> Option<Conflict> {
     let [all] = <[Asked; 1]>::try_from(alternatives(excludes)?).ok()?;
     let found = wanted(wants)?

@@ -96,7 +96,7 @@ impl Run {
         self.done.push((BoolOp::Or, part));
     }
 
-    /// Puts what waits into its place.
+    /// Puts the waiting parts into their place.
     fn barrier(&mut self) {
         for shape in &mut self.shapes {
             let waiting = std::mem::take(&mut shape.waiting);

@@ -80,7 +80,8 @@ impl Generator {
         }
     }
 
-    /// From the last part to the first: what goes on after a part depends on what joins the next one to it.
+    /// From the last part to the first: the target after a part depends on the operator that joins the next one to
+    /// it.
     fn chain(&mut self, first: &Predicate, rest: &[(BoolOp, Predicate)], exits: Exits) -> BlockId {
         let mut exits = exits;
         for (joint, part) in rest.iter().rev() {
@@ -135,7 +136,7 @@ fn load(place: FieldOffset, width: tapline_bpf::cfg::Width) -> Vec<Statement> {
     code
 }
 
-/// X = what the place counts from, `None` for the packet's start. May use A.
+/// X = the base of the place, `None` for the packet's start. May use A.
 fn base_to_x(base: Base) -> Option<Vec<Statement>> {
     use tapline_bpf::cfg::{Alu, Width};
     Some(match base {

@@ -398,7 +398,7 @@ fn bad_mac_len(bytes: &[u8]) -> usize {
     if groups > 1 { end } else { 0 }
 }
 
-/// No IPv6 address is longer as text; what is longer is not looked at, to keep the time linear.
+/// No IPv6 address is longer as text; longer text is not examined, to keep the time linear.
 const IPV6_TEXT_MAX: usize = 80;
 
 fn ipv6_len(rest: &str) -> usize {

@@ -1,4 +1,4 @@
-//! Filters: the pcap-filter language, from text to classic BPF and to what engines run.
+//! Filters: the pcap-filter language, from text to classic BPF and to the code of engines.
 //!
 //! ```text
 //! pcap-filter text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> bpf::Program --run--> verdict

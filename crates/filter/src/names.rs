@@ -159,7 +159,7 @@ fn is_called(words: &[&str], name: &str) -> bool {
     words.first() == Some(&name) || words.iter().skip(2).any(|alias| *alias == name)
 }
 
-/// `127` and `127.0.0.0` are the same network: what is left out is 0, as glibc reads the file.
+/// `127` and `127.0.0.0` are the same network: missing parts are 0, as glibc reads the file.
 fn network_number(text: &str) -> Option<u32> {
     let parts: Vec<u8> = text.split('.').map(|part| part.parse().ok()).collect::<Option<_>>()?;
     let mut octets = [0; 4];

@@ -39,7 +39,7 @@ pub enum Predicate {
     Constant(bool),
     /// One field, compared with a constant.
     Test(FieldTest),
-    /// One field, equal to any of several numbers: at least one, ascending. Only what `gather` returns has it.
+    /// One field, equal to any of several numbers: at least one, ascending. Only results of `gather` have it.
     AnyOf(FieldTest, Box<[u32]>),
     /// Two numbers, compared.
     Relation(Relation),
@@ -64,7 +64,7 @@ pub struct FieldTest {
     pub mask: u32,
     /// The comparison.
     pub compare: Compare,
-    /// With what.
+    /// The compared value.
     pub value: u32,
     /// The name of the field, for people.
     pub name: &'static str,
@@ -152,9 +152,8 @@ pub struct HeaderChain {
 }
 
 /// The most headers that `protochain` follows. libpcap loops without a bound, backwards, which no kernel loads, and
-/// with a
-/// wrong step over authentication headers, which may never end. Real chains are shorter (RFC 8200, 4.1, names each
-/// kind once, at most seven in all); what is longer does not match.
+/// with a wrong step over authentication headers, which may never end. Real chains are shorter (RFC 8200, 4.1, names
+/// each kind once, at most seven in all); longer chains do not match.
 pub const HEADERS_MAX: usize = 10;
 
 /// The most IPv6 extension headers that `extensions(...)` and `inner(...)` follow. RFC 8200, 4.1, has six kinds that

@@ -247,8 +247,8 @@ impl<'a> Scope<'a> {
         Ok(lowered)
     }
 
-    /// One part of a filter that asks of the packet: what `lower` makes of it, after the transport header is found if
-    /// it asks for that.
+    /// One part of a filter that tests the packet: the result of `lower`, after the transport header is found if it
+    /// needs that.
     fn part(
         &mut self,
         span: Span,

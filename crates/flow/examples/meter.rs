@@ -1,4 +1,4 @@
-//! Meters a capture file and says what that took: `cargo run --release -p tapline-flow --example meter -- FILE
+//! Meters a capture file and reports the cost: `cargo run --release -p tapline-flow --example meter -- FILE
 //! [flows-max]`.
 
 use std::error::Error;

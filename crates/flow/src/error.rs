@@ -14,7 +14,7 @@ pub enum Error {
         /// The most.
         max: usize,
     },
-    /// The system has no room for a table of this size.
+    /// The system has too little memory for a table of this size.
     #[error("no memory for {flows_max} flows, which may take {bytes} bytes: give a smaller --flows-max")]
     Memory {
         /// The size that was asked for.
@@ -78,7 +78,7 @@ pub enum Error {
         /// The fault of the template and its mend, as a clause.
         what: String,
     },
-    /// The protocol has no room for the rate of sampling.
+    /// The protocol's field is too small for the rate of sampling.
     #[error("one of {sampling} packets: NetFlow v5 has room for one of {max} at most; use --version 9 or 10")]
     Sampling {
         /// The sampling interval N (1 packet in N).

@@ -7,8 +7,8 @@
 //! all else  slot | the kind 2 | what      | number     flows that began and names stand in lists beside
 //! ```
 //!
-//! A thread that reads journals knows each flow by its slot and adds up what packets count, so that the meter's thread
-//! has no more to do for a reader than to append 8 bytes a packet.
+//! A thread that reads journals knows each flow by its slot and adds up the counts of packets, so that the meter's
+//! thread has no more to do for a reader than to append 8 bytes a packet.
 
 use std::net::IpAddr;
 
@@ -178,7 +178,7 @@ impl Journal {
         self.begun.push(flow);
     }
 
-    /// Writes what the payload of a flow has said.
+    /// Writes the facts from the payload of a flow.
     pub fn said(&mut self, slot: u32, said: Said) {
         self.other(slot, what::SAID, 0);
         self.said.push(said);

@@ -105,7 +105,7 @@ impl KeyFields {
         true
     }
 
-    /// Whether packets of several connections may have one key: what is known of a connection then means nothing.
+    /// Whether packets of several connections may have one key: facts about a connection then mean nothing.
     pub fn merges_connections(self) -> bool {
         self.no_ports
             || self.no_client_port
@@ -188,7 +188,7 @@ pub(crate) fn narrow(source: (u32, u16), destination: (u32, u16), protocol: u8) 
 /// Two addresses of either version, the lower side's first; IPv4 is in the low 32 bits.
 pub(crate) type Addresses = [u128; 2];
 
-/// The wide key of two sides with what else belongs to it, and which of them sent.
+/// The wide key of two sides with its other fields, and the side that sent.
 pub(crate) fn wide(
     version: IpVersion,
     source: (u128, u16),

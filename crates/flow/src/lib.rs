@@ -8,7 +8,7 @@
 //!
 //! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or from the
 //!   caller.
-//! - [`Journal`] is what a meter did with each packet, for a reader in another thread.
+//! - [`Journal`] is the work of a meter on each packet, for a reader in another thread.
 //! - [`Flow`] is a flow that has ended, with both its directions, and with [`Details`] where these were asked for.
 //! - [`export`] turns flows into messages, and sends them to collectors or writes them to files.
 //!

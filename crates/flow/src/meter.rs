@@ -25,14 +25,14 @@ use crate::{
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
 
-/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when
-/// they need it.
+/// Packets that are in progress together: few enough that prefetched lines are still in the first-level cache when
+/// they need them.
 const WINDOW: usize = 64;
 
 /// The longest timeout: ten years.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Settings of a meter: timeouts, flow key, and what is recorded.
+/// Settings of a meter: timeouts, flow key, and recorded fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeterSettings {
     /// Active timeout: a flow older than this ends, and its next packet begins another record. Nanoseconds, 1 ms to 10
@@ -309,7 +309,7 @@ impl Meter {
     }
 }
 
-/// Whether the flow of a packet is one of the sample. What is not plain about a packet that is not is forgotten.
+/// Whether the flow of a packet is one of the sample. For other packets, the parts that are not plain are forgotten.
 #[inline(never)]
 fn is_chosen(
     sampler: FlowSampler,

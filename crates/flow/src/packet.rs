@@ -134,8 +134,8 @@ impl ParseOptions {
 /// Bytes that the parser of plain packets reads: Ethernet 14, IPv4 20, TCP up to its flags 14.
 pub(crate) const PLAIN_LEN: usize = 48;
 
-/// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough
-/// for those that are not plain.
+/// By protocol the greatest length of an IP packet that is too short for the fields read from its header; no length
+/// is enough for those that are not plain.
 const TOO_SHORT: [u16; 256] = {
     let mut lengths = [u16::MAX; 256];
     lengths[TCP as usize] = 20 + 14 - 1;

@@ -110,7 +110,7 @@ pub struct Statistics {
     pub late: u64,
     /// Packets with a time stamp later than [`Meter::set_latest`](crate::Meter::set_latest) allows.
     pub ahead: u64,
-    /// Details for which there was no room.
+    /// Details for which the memory was full.
     pub refused: RefusedDetails,
 }
 

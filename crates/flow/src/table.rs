@@ -127,7 +127,7 @@ impl Table {
         })
     }
 
-    /// Bytes that a flow takes, with its part of what all share.
+    /// Bytes of a flow, with its part of the shared memory.
     pub(crate) fn flow_len(details: DetailFields, payload: u16) -> usize {
         FLOW_LEN + DetailTable::flow_len(details, payload)
     }
@@ -190,7 +190,7 @@ impl Table {
         }
     }
 
-    /// Details for which there was no room.
+    /// Details for which the memory was full.
     pub(crate) fn refused(&self) -> RefusedDetails {
         self.details.as_ref().map_or_else(RefusedDetails::default, |details| details.refused())
     }
@@ -308,7 +308,7 @@ impl Table {
         }
     }
 
-    /// Has the packets noted that begin flows.
+    /// Turns on the notes about packets that begin flows.
     pub(crate) fn track_begun(&mut self) {
         self.begun.get_or_insert_default();
     }

@@ -153,7 +153,7 @@ impl GraphAccount {
         before.chain(outputs.map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
-    /// Adds another worker's account: what bears one name is one.
+    /// Adds another worker's account: outputs of one name are one.
     pub fn merge(&mut self, other: GraphAccount) {
         let mut interfaces =
             Account { interfaces: std::mem::take(&mut self.interfaces), ..Account::default() };

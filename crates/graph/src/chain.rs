@@ -26,7 +26,7 @@ pub struct Chain {
     pub control: Arc<Control>,
     /// The most bytes of a packet that outputs get.
     pub snap_len: u32,
-    /// Whether marks are read, so that the result says what is lost, doubled and reordered.
+    /// Whether marks are read, so that the result has lost, doubled and reordered packets.
     pub verify: bool,
 }
 

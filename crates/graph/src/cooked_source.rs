@@ -21,7 +21,7 @@ use crate::delegate::delegate_source;
 const HEADER_LEN_MAX: usize = 20;
 /// Bytes of the address field.
 const ADDRESS_LEN: usize = 8;
-/// `ARPHRD_ETHER`, and `ARPHRD_NONE` for what has no link header.
+/// `ARPHRD_ETHER`, and `ARPHRD_NONE` for packets without a link header.
 const HARDWARE_ETHERNET: u16 = 1;
 const HARDWARE_NONE: u16 = 0xfffe;
 /// `LINUX_SLL_P_802_3` and `LINUX_SLL_P_802_2`: frames with a length in place of a type.
@@ -58,7 +58,7 @@ impl CookedSource {
         matches!(link_type, LinkType::LINUX_SLL | LinkType::LINUX_SLL2)
     }
 
-    /// Gives packets of `source` the link type `LINUX_SLL2`, or `LINUX_SLL`.
+    /// Converts packets of `source` to the link type `LINUX_SLL2`, or `LINUX_SLL`.
     pub fn wrap(source: Box<dyn Source>, link_type: LinkType) -> Box<dyn Source> {
         let mut cooked = CookedSource {
             source,

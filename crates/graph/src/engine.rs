@@ -343,7 +343,7 @@ impl<'e> Engine<'e> {
         self.graph.push(*node, &mut packets, start)
     }
 
-    /// Gives graph-wide numbers to interfaces that a source has found since.
+    /// Assigns graph-wide numbers to interfaces that a source has found since.
     fn learn_interfaces(&mut self, at: usize) {
         let is_only = self.inlets.len() == 1 || self.inlets[at].is_merged;
         let Inlet { source, node, ids, .. } = &mut self.inlets[at];

@@ -31,8 +31,8 @@ impl StampTicks {
 }
 
 impl RestampedSource {
-    /// Puts times of this mode in place of those of `source`; what that takes is added to `ticks`. In mode `kernel` it
-    /// is the source itself.
+    /// Replaces the times of `source` by those of this mode; the cost is added to `ticks`. In mode `kernel` it is the
+    /// source itself.
     pub fn wrap(source: Box<dyn Source>, mode: StampMode, ticks: &StampTicks) -> Box<dyn Source> {
         if mode == StampMode::Kernel {
             return source;

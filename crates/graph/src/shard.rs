@@ -141,7 +141,7 @@ struct State {
     is_full: bool,
     interfaces: Vec<Interface>,
     accounts: Vec<InterfaceAccount>,
-    /// A worker wants a fresh account.
+    /// Whether a worker needs a fresh account.
     wants_account: bool,
     events: Vec<Event>,
     /// Workers that may still take packets.
@@ -376,7 +376,7 @@ impl FlowShardSource {
         false
     }
 
-    /// Gives the block back, and takes the next one; [`Advance::Idle`] if there is none yet.
+    /// Returns the block, and takes the next one; [`Advance::Idle`] if there is none yet.
     fn next_block(&mut self, wait: Duration) -> Result<Advance, Error> {
         let was_at_one = self.block.take().is_some();
         let desk = Arc::clone(&self.desk);
@@ -462,7 +462,7 @@ impl FlowShardSource {
     }
 }
 
-/// Has the reader begin, if it has not.
+/// Makes the reader begin, if it has not.
 fn start(desk: &Arc<SharedBlocks>, state: &mut State) -> Result<(), Error> {
     let Some(source) = state.source.take() else { return Ok(()) };
     let reader = Reader { desk: Arc::clone(desk), source, workers: state.at.len(), read: 0 };

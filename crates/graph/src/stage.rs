@@ -40,8 +40,8 @@ use crate::table::Table;
 
 /// A stage of a graph: takes packets, and passes some of them on.
 ///
-/// The graph counts the packets into and out of each stage, and its cycles; a stage counts only what its
-/// [`StageCounters`] name.
+/// The graph counts the packets into and out of each stage, and its cycles; a stage counts only the quantities of its
+/// [`StageCounters`].
 pub trait Stage: Send {
     /// Processes packets, at least one. Packets passed to `out` go on; all others are refused, held or stored by the
     /// stage.
@@ -58,7 +58,7 @@ pub trait Stage: Send {
         out.pass_flows(ended)
     }
 
-    /// Processes what flows of a meter before this one counted: see [`FlowChanges`].
+    /// Processes the counts of flows of a meter before this one: see [`FlowChanges`].
     ///
     /// # Errors
     /// As for [`push`](Stage::push).
@@ -114,7 +114,7 @@ pub trait Stage: Send {
         Vec::new()
     }
 
-    /// As [`events`](Stage::events), of what is as it should be: no warnings.
+    /// As [`events`](Stage::events), for normal events: no warnings.
     fn notices(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -175,8 +175,8 @@ pub struct ExpiredFlows<'a> {
     pub sampling: Sampling,
     /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
-    /// The factor by which the flows' packets and bytes were multiplied, as an estimate of what was sampled out; 1 for
-    /// what was counted.
+    /// The factor by which the flows' packets and bytes were multiplied, as an estimate that includes sampled out
+    /// packets; 1 for real counts.
     pub scale: u64,
     /// Packets of flows that ended and are not among these: they had too few.
     pub small_packets: u64,
@@ -206,7 +206,7 @@ pub struct FlowChanges<'a> {
     pub is_wanted_again: &'a Cell<bool>,
 }
 
-/// A part of what flows counted.
+/// A part of the counts of flows.
 #[derive(Clone, Copy, Debug)]
 pub enum ChangesPart<'a> {
     /// The work of the meter since the previous part.

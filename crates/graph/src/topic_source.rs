@@ -5,7 +5,7 @@
 //!    '--new--> section --> batches; damaged: packets before the fault are lent, the others are lost
 //! ```
 //!
-//! Its packets are like those of a file: time is theirs, and what is slow behind them makes the source wait.
+//! Its packets are like those of a file: time is theirs, and slow stages behind them make the source wait.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossP
 const FAULTS_TOLD_MAX: u64 = 16;
 /// The longest wait for the first packets when the source is opened, so that their interface is known.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(2);
-/// The most interfaces of a chunk: what they are called stays in memory.
+/// Maximum number of interfaces of a chunk: their names stay in memory.
 const INTERFACES_MAX: usize = 1024;
 /// The type of a section header, with which a chunk begins.
 const SECTION_HEADER: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -216,7 +216,7 @@ impl TopicSource {
         Advance::Batch
     }
 
-    /// The end: what there was to say of messages is said.
+    /// The end: all messages about messages are reported.
     fn end(&mut self) {
         if std::mem::replace(&mut self.is_ended, true) {
             return;

@@ -1,4 +1,4 @@
-//! A stretch of a packet: what was captured of it, and how long it was on the wire.
+//! A stretch of a packet: its captured part, and its length on the wire.
 //!
 //! ```text
 //! wire      |<------------- length ------------->|

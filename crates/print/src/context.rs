@@ -233,7 +233,7 @@ impl fmt::Write for Context<'_> {
     }
 }
 
-/// Formats into a [`Context`]. For what is printed seldom; hot paths use [`Text`].
+/// Formats into a [`Context`]. For rare text; hot paths use [`Text`].
 macro_rules! put {
     ($context:expr, $($format:tt)*) => {{
         use std::fmt::Write as _;

@@ -6,9 +6,9 @@
 //!              +-- state: previous time, TCP connections (relative numbers), names of ports and hosts
 //! ```
 //!
-//! The form is that of tcpdump 4.99: what people and their scripts know. A packet is never an error: what is cut short
-//! ends in `[|protocol]`, what is not known is shown as its bytes. Printing allocates nothing once the output buffer
-//! and the tables have grown, except for names of hosts, which are looked up once (`names/lookup.rs`).
+//! The form is that of tcpdump 4.99, which people and their scripts know. A packet is never an error: a header that
+//! is cut short ends in `[|protocol]`, an unknown one is shown as its bytes. Printing allocates nothing once the
+//! output buffer and the tables have grown, except for names of hosts, which are looked up once (`names/lookup.rs`).
 #![forbid(unsafe_code)]
 
 mod app;

@@ -10,7 +10,7 @@ mod organizations;
 pub use lookup::HostLookup;
 pub(crate) use organizations::organization;
 
-/// Names of hosts. Asked at each occurrence of an address, so implementations keep what they found.
+/// Names of hosts. Called at each occurrence of an address, so implementations keep their answers.
 pub trait HostNames {
     /// The name of `address`; `None` shows it as a number.
     fn name(&mut self, address: IpAddr) -> Option<&str>;

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 /// Options of the printed text. [`Options::default`] is tcpdump without flags, except that hosts stay numeric.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Addresses as names where one is known; needs [`Printer::set_host_names`](crate::Printer::set_host_names).
+    /// Prints addresses as names if one is known; needs [`Printer::set_host_names`](crate::Printer::set_host_names).
     /// tcpdump's default, ours only on request: a look-up reveals to others what we watch. `-n` clears it.
     pub host_names: bool,
     /// Ports and protocols by their names. `-n` clears it.

@@ -81,8 +81,8 @@ impl Printer {
         &self.options
     }
 
-    /// Appends the text of one packet to `out`: one line or more, each ending in a line feed. Never fails: what is cut
-    /// short or not known is shown as such.
+    /// Appends the text of one packet to `out`: one line or more, each ending in a line feed. Never fails: cut or
+    /// unknown headers are shown as such.
     pub fn print(&mut self, packet: Packet<'_>, interface: &Interface, out: &mut Vec<u8>) {
         self.packets += 1;
         if self.options.number {

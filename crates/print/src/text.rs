@@ -54,7 +54,7 @@ pub(crate) trait Text {
         self.raw(&text[..len - 1]);
     }
 
-    /// As RFC 5952 writes it, which is what `inet_ntop` gives: `2001:db8::1`, `::ffff:1.2.3.4`.
+    /// In the form of RFC 5952, as `inet_ntop` prints it: `2001:db8::1`, `::ffff:1.2.3.4`.
     fn ipv6(&mut self, address: [u8; 16]) {
         write_ipv6(self, address);
     }

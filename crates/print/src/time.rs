@@ -19,7 +19,7 @@ const QUARTER_S: i64 = 15 * 60;
 const DAY_S: i64 = 86_400;
 
 impl Clock {
-    /// Writes `time` and a space as the options want it, and remembers it.
+    /// Writes `time` and a space in the form of the options, and remembers it.
     pub(crate) fn print(&mut self, out: &mut Vec<u8>, options: &Options, time: Timestamp) {
         match options.time {
             TimeStyle::None => {}

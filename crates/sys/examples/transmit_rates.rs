@@ -7,9 +7,9 @@
 //! ```
 //!
 //! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's
-//! interrupt is part of it), frames a second, and what the other end counted. Then whether frames arrive as they were
-//! sent: each frame is filled with one byte, which also ends its source address, and a socket at the other end that is
-//! slow to read compares the two.
+//! interrupt is part of it), frames a second, and the count of the other end. Then whether frames arrive as they were
+//! sent: each frame is filled with one byte, which also ends its source address, and a socket at the other end that
+//! is slow to read compares the two.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -252,7 +252,7 @@ impl TxRing {
         unsafe { std::sync::atomic::AtomicU32::from_ptr(self.base.add(slot * SLOT_LEN).cast()) }
     }
 
-    /// Asks the kernel to send what is marked, waiting for room where it must.
+    /// Makes the kernel send the marked frames, and waits for the queue where it must.
     fn kick(&self) -> io::Result<()> {
         // SAFETY: no buffer is given; the kernel takes frames from the ring.
         match unsafe { libc::send(self.fd.as_raw_fd(), std::ptr::null(), 0, 0) } {

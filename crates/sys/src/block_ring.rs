@@ -39,7 +39,7 @@ impl RingGeometry {
         u64::from(self.block_len) * u64::from(self.block_count)
     }
 
-    /// Whether it has no room at all.
+    /// Whether its length is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -151,8 +151,8 @@ impl BlockRing {
     /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child
     /// (daemons).
     ///
-    /// The caller promises, for its own callers too, that after a fork one process alone goes on to use the ring: what
-    /// the other reads may change under it. No other ring needs that promise, as none is inherited.
+    /// The caller promises, for its own callers too, that after a fork one process alone goes on to use the ring: the
+    /// other's data may change while it reads. No other ring needs that promise, as none is inherited.
     ///
     /// # Errors
     /// The error of madvise(2).
@@ -179,7 +179,7 @@ impl BlockRing {
         }
     }
 
-    /// Gives the held block back to the kernel. Does nothing if none is held.
+    /// Returns the held block to the kernel. Does nothing if none is held.
     pub fn give_back(&mut self) {
         if !self.is_held {
             return;

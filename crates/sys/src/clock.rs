@@ -15,7 +15,7 @@ pub fn monotonic_ns() -> u64 {
     unsigned(read(libc::CLOCK_MONOTONIC))
 }
 
-/// CLOCK_MONOTONIC_RAW: likewise, at the pace of the hardware.
+/// CLOCK_MONOTONIC_RAW in nanoseconds, at the pace of the hardware.
 #[inline]
 pub fn monotonic_raw_ns() -> u64 {
     unsigned(read(libc::CLOCK_MONOTONIC_RAW))

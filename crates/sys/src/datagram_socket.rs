@@ -1,4 +1,4 @@
-//! UDP sockets that receive many datagrams in one call, and count what they lost.
+//! UDP sockets that receive many datagrams in one call, and count their losses.
 //!
 //! ```text
 //! memory := slot*           slot := headroom | datagram | rest           recvmmsg(2) fills one slot a datagram
@@ -73,8 +73,8 @@ impl DatagramSocket {
         self.local
     }
 
-    /// Asks for room for this many bytes of datagrams that wait, and gives what there is now. Without `CAP_NET_ADMIN`
-    /// it gets no more than `net.core.rmem_max`, which is not an error.
+    /// Requests a buffer for this many bytes of waiting datagrams, and returns its present size. Without
+    /// `CAP_NET_ADMIN` it gets no more than `net.core.rmem_max`, which is not an error.
     ///
     /// # Errors
     /// The error of setsockopt(2) or getsockopt(2).

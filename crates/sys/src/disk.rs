@@ -50,7 +50,7 @@ pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// Has the file system keep room for `len` bytes behind the end of a file, which stays where it is.
+/// Makes the file system reserve `len` bytes behind the end of a file, which stays where it is.
 ///
 /// # Errors
 /// As [`reserve`].
@@ -98,8 +98,8 @@ pub fn open_at_once(path: &Path, options: &OpenOptions) -> io::Result<File> {
 /// Time for all that comes through a pipe in place of a file: of a shell's `<(...)` it is there at once.
 const PIPE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Reads a file, but no more than a byte beyond `len_max`, so that the caller sees that it is longer. Nobody has to write
-/// into a pipe that somebody named in place of a file: after 5 s in all it is an error.
+/// Reads a file, but no more than a byte beyond `len_max`, so that the caller sees that it is longer. A pipe in place
+/// of a file may have no writer: after 5 s in all it is an error.
 ///
 /// # Errors
 /// Those of open(2) and read(2); [`io::ErrorKind::TimedOut`] for such a pipe.
@@ -155,8 +155,8 @@ pub fn make_pipe(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring
-/// the rest straight into the caller's memory, so that the pages of other programs stay in the cache.
+/// A regular file that is read in pieces. Reading *past the cache* takes cached pages and reads the rest from the
+/// disk straight into the caller's memory, so that the pages of other programs stay in the cache.
 #[derive(Debug)]
 pub struct PieceFile {
     file: File,
@@ -226,7 +226,7 @@ fn same_but_direct(path: &Path, file: &File, options: &mut OpenOptions) -> Optio
     (identity(&direct)? == identity(file)?).then_some(direct)
 }
 
-/// Reads what the page cache has without waiting for the disk; how many bytes that were. Minimum kernel: 4.14.
+/// Reads cached pages without waiting for the disk. Returns the number of bytes. Minimum kernel: 4.14.
 fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, SyscallError> {
     const CALL: &str = "preadv2(RWF_NOWAIT)";
     let offset = libc::off_t::try_from(offset).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
@@ -237,8 +237,8 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Sys
     check_len(CALL, read)
 }
 
-/// Has the disk serve this thread when no other wants anything of it (ioprio_set(2), the idle class). Schedulers of the
-/// kernel that know no classes take no notice.
+/// Makes the disk serve this thread when no other needs it (ioprio_set(2), the idle class). Schedulers of the kernel
+/// that know no classes take no notice.
 ///
 /// # Errors
 /// The error of ioprio_set(2).

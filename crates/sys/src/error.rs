@@ -1,4 +1,4 @@
-//! The leaf of every error: the call that failed, and what the kernel said.
+//! The leaf of every error: the call that failed, and the kernel's error.
 
 use std::io;
 

@@ -71,7 +71,7 @@ impl Drop for ExecutableMemory {
     }
 }
 
-/// On x86 fetching sees what was stored before.
+/// On x86 instruction fetches see earlier stores.
 #[cfg(not(target_arch = "aarch64"))]
 fn synchronise(_: *const u8, _: usize) -> Result<(), SyscallError> {
     Ok(())

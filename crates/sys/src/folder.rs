@@ -1,4 +1,4 @@
-//! A folder by its descriptor: names in it mean what they meant when the folder was opened, whatever others rename
+//! A folder by its descriptor: names in it mean the same as when the folder was opened, whatever others rename
 //! meanwhile.
 //!
 //! ```text
@@ -104,7 +104,7 @@ impl PrivateFolder<'_> {
         self.inner.path_of(name)
     }
 
-    /// Gives what bears the name a mode and an owner; `None` leaves user or group.
+    /// Sets mode and owner of the file of this name; `None` leaves user or group.
     ///
     /// # Errors
     /// The error of fchmodat(2) and fchownat(2).
@@ -124,7 +124,7 @@ impl PrivateFolder<'_> {
         check("fchownat", owned).map(|_| ())
     }
 
-    /// Moves what bears the name into the outer folder. With `replaces` whatever has the name there is gone.
+    /// Moves the file of this name into the outer folder. With `replaces` a file of that name there is replaced.
     ///
     /// # Errors
     /// The error of renameat2(2); `EEXIST` if the name is taken and nothing is to be replaced.
@@ -139,7 +139,7 @@ impl PrivateFolder<'_> {
         check("renameat2", moved as libc::c_int).map(|_| ())
     }
 
-    /// Removes what bears the name.
+    /// Removes the file of this name.
     ///
     /// # Errors
     /// The error of unlinkat(2).

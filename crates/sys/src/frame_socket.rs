@@ -93,8 +93,8 @@ impl FrameSocket {
         option::set(self.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, CALL, &c_int::from(enable))
     }
 
-    /// Asks for room for this many bytes of frames on their way, and gives what there is now. Without `CAP_NET_ADMIN`
-    /// it gets no more than `net.core.wmem_max`, which is not an error.
+    /// Requests a buffer for this many bytes of frames on their way, and returns its present size. Without
+    /// `CAP_NET_ADMIN` it gets no more than `net.core.wmem_max`, which is not an error.
     ///
     /// # Errors
     /// The error of setsockopt(2) or getsockopt(2).

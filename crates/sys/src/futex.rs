@@ -14,7 +14,7 @@ use crate::SyscallError;
 pub enum FutexWaitEnd {
     /// By [`wake`], or by a signal, or for no reason.
     Yes,
-    /// The word was not what was expected, so there was no wait.
+    /// The word did not have the expected value, so there was no wait.
     Changed,
     /// The time is over.
     TimedOut,

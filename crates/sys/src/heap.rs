@@ -20,7 +20,7 @@ thread_local! {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CountingHeap;
 
-/// Bytes that this thread has taken and not given back. Negative where it gives back what other threads took, so only
+/// Bytes that this thread has taken and not given back. Negative if it gives back memory of other threads, so only
 /// differences mean anything; always 0 in a program without [`CountingHeap`].
 pub fn taken() -> isize {
     TAKEN.try_with(Cell::get).unwrap_or(0)

@@ -69,7 +69,7 @@ impl Timestamping {
     }
 }
 
-/// Asks about interfaces by name, in the network namespace of the thread that opened it.
+/// Queries interfaces by name, in the network namespace of the thread that opened it.
 #[derive(Debug)]
 pub struct LinkControl {
     fd: OwnedFd,

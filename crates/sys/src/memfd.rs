@@ -1,12 +1,12 @@
-//! Memory that is passed to other processes as a descriptor, with seals on what may become of it: memfd_create(2).
+//! Memory that is passed to other processes as a descriptor, with seals on its later use: memfd_create(2).
 //!
 //! ```text
 //! create(len): all of it reserved --map--> ours, for writing --seal--> no other size, no new writers --prove--> passed on
 //! adopt(fd): seals looked at before anything is mapped --map_to_read--> theirs
 //! ```
 //!
-//! A file that cannot be shrunk cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so for
-//! want of memory.
+//! A file that cannot be shrunk cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so
+//! for lack of memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -52,7 +52,7 @@ pub struct Memfd {
 }
 
 impl Memfd {
-    /// A new one of `len` bytes, all zero, all reserved. `name` is what /proc shows.
+    /// A new one of `len` bytes, all zero, all reserved. /proc shows `name`.
     ///
     /// # Errors
     /// The error of memfd_create(2), ftruncate(2) and fallocate(2): `ENOMEM` or `ENOSPC` if there is not so much
@@ -132,8 +132,8 @@ impl Memfd {
         copy.map(OwnedFd::from).map_err(|source| SyscallError { call: "fcntl(F_DUPFD_CLOEXEC)", source })
     }
 
-    /// Tries all that [`Seals::READ_ONLY`] forbids, and says what worked although it should not, or what could not be
-    /// tried: `None` if all of it was refused for the seals' sake.
+    /// Tries all that [`Seals::READ_ONLY`] forbids, and returns an operation that worked although it should not, or
+    /// that could not be tried: `None` if all of it was refused for the seals' sake.
     ///
     /// Kernels before 5.13 took the seal on huge pages and did not keep to it, so that it is there proves little.
     pub fn find_broken_seal(&self) -> Option<&'static str> {

@@ -1,4 +1,4 @@
-//! Hints about memory: what will be read soon, and what is large and read all over.
+//! Hints about memory: data that will be read soon, and large data that is read all over.
 //!
 //! Hints change no byte: wrong ones cost time and nothing else, so both calls are safe.
 
@@ -7,8 +7,8 @@ use std::mem::size_of_val;
 /// A page of the ordinary size, and one of the large size that x86-64 and aarch64 (with 4 KiB pages) have.
 const PAGE_LEN: usize = 4096;
 
-/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for an
-/// unrelated line, which costs as much.
+/// Prefetches the cache line in which an element begins, for reading and writing soon. A place behind the end
+/// prefetches an unrelated line, which costs as much.
 #[inline(always)]
 pub fn prefetch_element<T>(elements: &[T], place: usize) {
     let address = elements.as_ptr().wrapping_add(place);
@@ -28,7 +28,7 @@ pub fn prefetch_element<T>(elements: &[T], place: usize) {
     let _ = address;
 }
 
-/// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. Of tables that are read
+/// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. For tables that are read
 /// all over this saves most misses of the address cache. Whether the kernel heeds it shows in `AnonHugePages` of
 /// /proc/self/smaps; where it has none, nothing changes. Kernel: 2.6.38, with `transparent_hugepage` at `madvise` or
 /// `always`.

@@ -36,8 +36,8 @@ const METADATA_FEATURES: u16 = 5;
 /// The features that a driver declares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpFeatures {
-    /// `NETDEV_XDP_ACT_*`: 1 drop, pass and send back; 2 redirect; 4 send what others redirect; 8 AF_XDP without
-    /// copies; 0x10 programs in the adapter; 0x20 frames in pieces.
+    /// `NETDEV_XDP_ACT_*`: 1 drop, pass and send back; 2 redirect; 4 send redirected frames; 8 AF_XDP without copies;
+    /// 0x10 programs in the adapter; 0x20 frames in pieces.
     pub actions: u64,
     /// `NETDEV_XDP_RX_METADATA_*`: 1 time stamp, 2 hash, 4 VLAN tag.
     pub metadata: u64,
@@ -66,7 +66,7 @@ impl NetdevSocket {
     /// Opens it and looks the family up.
     ///
     /// # Errors
-    /// `ENOENT` if the kernel does not know the family; else what socket(2) says.
+    /// `ENOENT` if the kernel does not know the family; else the error of socket(2).
     pub fn open() -> Result<NetdevSocket, SyscallError> {
         let mut socket = NetlinkSocket::bound(&GENERIC, 0, 0)?;
         let body = body(GET_FAMILY, FAMILY_NAME, b"netdev\0");

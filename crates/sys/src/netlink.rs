@@ -1,4 +1,4 @@
-//! Netlink sockets: questions, dumps, and walking what comes back. netlink(7).
+//! Netlink sockets: questions, dumps, and walking the answers. netlink(7).
 //!
 //! ```text
 //! datagram  := message*                               each padded to 4 bytes, host byte order
@@ -21,7 +21,7 @@ const BUFFER_LEN: usize = 64 * 1024;
 
 pub(crate) const MESSAGE_HEADER_LEN: usize = 16;
 
-/// A protocol, and what its calls are called in errors.
+/// A protocol, and the names of its calls in errors.
 #[derive(Debug)]
 pub(crate) struct Protocol {
     /// `NETLINK_*`.
@@ -86,7 +86,7 @@ impl NetlinkSocket {
         Ok(all)
     }
 
-    /// One answer; `None` if it is not what `parse` takes.
+    /// One answer; `None` if `parse` does not accept it.
     pub(crate) fn ask<T>(
         &mut self,
         question: u16,

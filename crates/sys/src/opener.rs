@@ -64,7 +64,7 @@ impl Opener {
     /// find locks held for ever.
     ///
     /// # Errors
-    /// If the directory cannot be opened, a process or socket cannot be had, or rights cannot be given up.
+    /// If the directory cannot be opened, a process or socket cannot be made, or rights cannot be given up.
     pub fn start(directory: &Path, prefix: &OsStr, owner: Option<FileOwner>) -> Result<Opener, SyscallError> {
         let directory = open_directory(directory)?;
         let (ours, theirs) = socket_pair()?;
@@ -101,7 +101,7 @@ impl Opener {
         fd.map(File::from).ok_or_else(|| io::Error::other("the opener sent no file"))
     }
 
-    /// Renames a file within the directory, replacing what bears the new name.
+    /// Renames a file within the directory, replacing a file of the new name.
     ///
     /// # Errors
     /// As rename(2); `AlreadyExists` if one of the two is not a file of the owner's.
@@ -208,9 +208,9 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// Closes what the parent had open and the opener must not hold: the program's own end of the socket above all, without
-/// whose close the opener would never learn that the program has gone; and its standard output, whose reader waits for
-/// the end.
+/// Closes the parent's descriptors that the opener must not hold: the program's own end of the socket above all,
+/// without whose close the opener would never learn that the program has gone; and its standard output, whose reader
+/// waits for the end.
 fn close_others(keep: &[RawFd]) {
     let mut keep = keep.to_vec();
     keep.sort_unstable();
@@ -315,8 +315,8 @@ fn remove(place: &Place, name: &CString) -> io::Result<()> {
     check("unlinkat", result).map(|_| ()).map_err(|error| error.source)
 }
 
-/// `EEXIST` if what bears the name is not a regular file of the owner's. With `O_PATH` nothing is opened for real: no
-/// device notices.
+/// `EEXIST` if the name is not a regular file of the owner's. With `O_PATH` nothing is opened for real: no device
+/// notices.
 fn check_owner(place: &Place, name: &CString) -> io::Result<()> {
     match is_of(&open_at(place, name, libc::O_PATH)?, place.owner)? {
         true => Ok(()),

@@ -1,4 +1,4 @@
-//! Files that results are written to, and what differs for root: their mode, and that links are not followed.
+//! Files for results, and the differences for root: their mode, and that links are not followed.
 //!
 //! ```text
 //! user   as open(2) does: 0666 less the umask, links followed
@@ -23,12 +23,12 @@ static FOLLOWS_LINKS: AtomicBool = AtomicBool::new(false);
 /// The user that this process becomes once all is open: its files may be written to before, too.
 static ALLOWED_OWNER: AtomicU32 = AtomicU32::new(0);
 
-/// Has files of a user written to by root: those of the user that root becomes.
+/// Lets root write to files of a user: those of the user that root becomes.
 pub fn allow_owner(uid: u32) {
     ALLOWED_OWNER.store(uid, Ordering::Relaxed);
 }
 
-/// Has links followed in this process, also by root.
+/// Lets this process follow links, also as root.
 pub fn follow_links() {
     FOLLOWS_LINKS.store(true, Ordering::Relaxed);
 }
@@ -131,7 +131,7 @@ pub fn check_pipe(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Renames a file, replacing what bears the new name.
+/// Renames a file, replacing a file of the new name.
 ///
 /// # Errors
 /// The error of rename(2); for root also that the file which would be replaced is another user's, as for [`open`].

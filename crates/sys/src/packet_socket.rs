@@ -67,7 +67,7 @@ impl FanoutMode {
 pub struct RingStatistics {
     /// Packets that passed the filter, with the dropped ones.
     pub packets: u32,
-    /// Packets for which the ring had no room.
+    /// Packets for which the ring was full.
     pub drops: u32,
     /// Times that the ring froze because its next block had not been given back.
     pub freezes: u32,
@@ -213,7 +213,7 @@ impl PacketSocket {
     /// on at the same block.
     ///
     /// # Errors
-    /// `ENOMEM` if there is no room for the mapping.
+    /// `ENOMEM` if there is too little memory for the mapping.
     pub fn map_ring_again(&self, ring: &mut BlockRing, geometry: &RingGeometry) -> Result<(), SyscallError> {
         ring.map_again(self.as_fd(), geometry)
     }
@@ -236,8 +236,8 @@ impl PacketSocket {
         self.set(libc::PACKET_TIMESTAMP, "setsockopt(PACKET_TIMESTAMP)", flags as c_int)
     }
 
-    /// Keeps what this host sends out of the ring, before the filter runs. In a fanout group the group's own flag
-    /// counts.
+    /// Keeps the packets that this host sends out of the ring, before the filter runs. In a fanout group the group's
+    /// own flag counts.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 4.20.
@@ -245,11 +245,11 @@ impl PacketSocket {
         self.set(libc::PACKET_IGNORE_OUTGOING, "setsockopt(PACKET_IGNORE_OUTGOING)", c_int::from(enable))
     }
 
-    /// Asks the interface to receive what is meant for others too, for as long as this socket lives. Counted by the
-    /// kernel, so that it ends with the last socket that asked, also after a crash. Needs no capability of its own.
+    /// Makes the interface receive frames for others too, for as long as this socket lives. The kernel counts such
+    /// sockets, so that it ends with the last socket that asked, also after a crash. Needs no capability of its own.
     ///
     /// # Errors
-    /// `ENODEV` if there is no such interface; what its driver answers.
+    /// `ENODEV` if there is no such interface; the error of its driver.
     pub fn join_promiscuous(&self, if_index: u32) -> Result<(), SyscallError> {
         let membership = libc::packet_mreq {
             mr_ifindex: if_index as c_int,
@@ -307,7 +307,7 @@ impl PacketSocket {
         Ok(joined as u16)
     }
 
-    /// Has all packets of a group with [`FanoutMode::Program`] go to one member, by the order in which members joined.
+    /// Sends all packets of a group with [`FanoutMode::Program`] to one member, by the order in which members joined.
     /// On return no packet is on its way to another one: the kernel waits for that when it replaces a program.
     ///
     /// # Errors
@@ -331,7 +331,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// The error of send(2): `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`; `EAGAIN` if
-    /// there is no room and it does not wait.
+    /// the queue is full and it does not wait.
     pub fn send(&self, frame: &[u8], waits: bool) -> Result<usize, SyscallError> {
         loop {
             let (fd, pointer) = (self.fd.as_raw_fd(), frame.as_ptr().cast());

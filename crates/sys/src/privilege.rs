@@ -1,4 +1,4 @@
-//! Giving up what is no longer needed once the sockets are open.
+//! Giving up rights that are no longer needed once the sockets are open.
 //!
 //! ```text
 //! set-uid, at once:   setresgid -> setresuid -> capset(net_raw)   files opened from here on are those that the
@@ -89,7 +89,7 @@ pub fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Makes a set-uid program what one with file capabilities is: it becomes its caller and keeps `kept` alone. Files that
+/// Turns a set-uid program into one with file capabilities: it becomes its caller and keeps `kept` alone. Files that
 /// it opens from then on are those that the caller may open. Does nothing in any other program. Call it first of all.
 ///
 /// # Errors

@@ -23,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::SyscallError;
 
-/// Both kinds of memory start at a page, so that what is a cache line in the format is one in the processor.
+/// Both kinds of memory start at a page, so that a cache line of the format is one of the processor.
 const ALIGNMENT: usize = 4096;
 
 /// 64-bit words, shared or private. A clone is the same memory.
@@ -70,7 +70,7 @@ impl SharedWords {
     /// the process: write to the file first, which says so with an error.
     ///
     /// # Errors
-    /// `EINVAL` if the file is shorter, or no words are asked for; what fstat(2) and mmap(2) say.
+    /// `EINVAL` if the file is shorter, or the number of words is 0; the errors of fstat(2) and mmap(2).
     pub fn map(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
         let base = map(file, words, libc::PROT_READ | libc::PROT_WRITE)?;
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })

@@ -1,7 +1,7 @@
 //! Standard output, as the program was given it.
 //!
-//! A program that is started without standard output (`program >&-`) finds the descriptor closed. The standard library
-//! opens /dev/null in its place before `main`, so that no file which is opened later takes the number; what is written
+//! A program that is started without standard output (`program >&-`) finds the descriptor closed. The standard
+//! library opens /dev/null in its place before `main`, so that no file which is opened later takes the number; output
 //! there is lost, and no call fails. The look here is earlier: the dynamic linker calls it before the library starts.
 
 use std::fs::{File, OpenOptions};
@@ -28,7 +28,7 @@ extern "C" fn look() {
 /// Whether standard output was open when the program began.
 ///
 /// # Errors
-/// If it was closed: what is written there is lost.
+/// If it was closed: output would be lost.
 pub fn check() -> io::Result<()> {
     match IS_CLOSED.load(Ordering::Relaxed) {
         true => Err(io::Error::other("it was closed when the program began")),
@@ -36,8 +36,8 @@ pub fn check() -> io::Result<()> {
     }
 }
 
-/// Standard output as a file, without the line buffer of the standard library, which keeps what did not fit and takes a
-/// closed descriptor for an open one.
+/// Standard output as a file, without the line buffer of the standard library, which keeps unwritten bytes and takes
+/// a closed descriptor for an open one.
 ///
 /// # Errors
 /// As [`check`], and as dup(2).
@@ -46,7 +46,7 @@ pub fn file() -> io::Result<File> {
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
-/// Has every write to a standard output that was closed fail (as on a full disk) instead of getting lost. To be called
+/// Makes every write to a standard output that was closed fail (as on a full disk) instead of getting lost. Call it
 /// early in `main`.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::error::check;
 
 /// Sleeps until CLOCK_MONOTONIC shows this many nanoseconds, or a signal comes. Returns at once if it does already.
 ///
-/// The kernel wakes up late by the thread's [timer slack](set_timer_slack) and what scheduling takes, never early.
+/// The kernel wakes up late by the thread's [timer slack](set_timer_slack) and the time for scheduling, never early.
 pub fn sleep_until(monotonic: u64) {
     let time = libc::timespec {
         tv_sec: libc::time_t::try_from(monotonic / 1_000_000_000).unwrap_or(libc::time_t::MAX),

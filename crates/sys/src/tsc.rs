@@ -49,8 +49,8 @@ pub fn is_invariant() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may
-/// be wrong: compare it with what is measured.
+/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report
+/// may be wrong: compare it with a measurement.
 ///
 /// The processor's base frequency (leaf 16H) is not used: it is rounded to a megahertz, and measuring for 10 ms is
 /// better.

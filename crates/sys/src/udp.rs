@@ -9,7 +9,7 @@ pub const SEGMENTS_MAX: usize = 64;
 /// The most bytes of one call: a packet of 65,535 bytes less the headers of IPv6 and UDP.
 pub const SEGMENTS_LEN_MAX: usize = 65_535 - 40 - 8;
 
-/// Has the kernel cut the bytes of one call into datagrams of `len` bytes each, the last of which may be shorter; 0
+/// Makes the kernel cut the bytes of one call into datagrams of `len` bytes each, the last of which may be shorter; 0
 /// sends it as one datagram (UDP_SEGMENT). Minimum kernel: 4.18.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Words for what parts of a filter, fields and numbers mean.
+//! Words for the meaning of parts of a filter, fields and numbers.
 //!
 //! The numbers are those of the IEEE 802 and IANA registries (EtherTypes, protocol numbers, PPP protocols).
 

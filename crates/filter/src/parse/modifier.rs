@@ -32,7 +32,7 @@ impl Parser<'_> {
         Ok(Item::Filter(Expr { kind: ExprKind::Modified(modifier, Box::new(inner)), span: start.to(end) }))
     }
 
-    /// `gre,` or `vxlan 42,` if that is what comes next: without the comma it is part of the filter.
+    /// `gre,` or `vxlan 42,` if that comes next: without the comma it is part of the filter.
     fn tunnel(&mut self) -> Result<Option<TunnelSelector>, Error> {
         let mut ahead = self.fork();
         let Some(kind) = ahead.tunnel_kind()? else { return self.no_kind() };

@@ -21,7 +21,7 @@ use tapline_bpf::ancillary;
 use tapline_bpf::cfg::{Alu, JumpTest as Compare, Width};
 use tapline_syntax::{Error, Span};
 
-/// A value, and what must hold for it to be there.
+/// A value, and the condition for its presence.
 struct Guarded {
     value: NumberExpr,
     guard: Option<Predicate>,

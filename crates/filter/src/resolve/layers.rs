@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Each place is a constant, plus the value of a scratch cell where a header before it has no fixed length. Offsets
-//! wrap at 32 bits: a link type without a payload has 0xffffffff there, and what libpcap reads at such a place we
-//! read too. The constants are those of libpcap's `init_linktype`, and of the link types' own descriptions
+//! wrap at 32 bits: a link type without a payload has 0xffffffff there, and we read the same bytes as libpcap at such
+//! a place. The constants are those of libpcap's `init_linktype`, and of the link types' own descriptions
 //! (<https://www.tcpdump.org/linktypes.html>).
 
 use tapline_packet::LinkType;
@@ -23,7 +23,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The length of an Ethernet header.
 pub(super) const ETHERNET_LEN: u32 = 14;
 
-/// In the cell for the type of what a tunnel carries: it carries no Ethernet header.
+/// In the cell for the type of a tunnel's payload: it has no Ethernet header.
 pub(super) const NO_ETHERNET: u32 = 0x1_0000;
 
 /// A place that may depend on the lengths of headers before it.
@@ -62,8 +62,8 @@ pub(super) struct Layers {
     pub(super) network_no_snap: u32,
     /// Within Geneve or VXLAN.
     pub(super) in_tunnel: bool,
-    /// Within `inner(...)`: holds the type of what the payload is, with [`NO_ETHERNET`] where no Ethernet header is
-    /// before it. The link header's place is 14 bytes before the payload in any case.
+    /// Within `inner(...)`: holds the type of the payload, with [`NO_ETHERNET`] where no Ethernet header is before
+    /// it. The link header's place is 14 bytes before the payload in any case.
     pub(super) kind: Option<ScratchCell>,
     pub(super) vlans: u32,
     pub(super) labels: u32,
@@ -115,7 +115,7 @@ impl Layers {
         self
     }
 
-    /// A link header within what came before.
+    /// A link header within the previous layers.
     pub(super) fn push(&mut self, link: LinkType, at: Offset) {
         self.outer_link = self.link;
         self.outer_link_header = self.link_header;

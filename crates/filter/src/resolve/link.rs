@@ -133,7 +133,7 @@ impl Scope<'_> {
         }
     }
 
-    /// Whether the type field, or what a tunnel's header has in its place, is this number.
+    /// Whether the type field, or the field of a tunnel's header in its place, is this number.
     fn ether_type_is(&mut self, protocol: u32) -> Predicate {
         match self.layers.kind {
             Some(kind) => is(

@@ -7,8 +7,8 @@
 //! PFLOG     length: byte 0, rounded up to 4
 //! ```
 //!
-//! Only what the filter reads is computed.
-//! Sources: IEEE 802.11-2020, 9.2.4; <https://www.radiotap.org/>; libpcap's `insert_compute_vloffsets`.
+//! Only fields that the filter reads are computed. Sources: IEEE 802.11-2020, 9.2.4; <https://www.radiotap.org/>;
+//! libpcap's `insert_compute_vloffsets`.
 
 use tapline_packet::LinkType;
 

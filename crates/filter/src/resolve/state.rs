@@ -82,7 +82,7 @@ impl Scope<'_> {
 /// The most operators of a text whose arithmetic [`Probe::keeping_arithmetic`] keeps.
 const KEPT_OPERATORS_MAX: usize = 256;
 
-/// Leaves parts of a filter out, and notes what each part asks: to find out which parts contradict each other.
+/// Leaves parts of a filter out, and notes the tests of each part: to find out which parts contradict each other.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// Whether parts are noted.
@@ -108,7 +108,7 @@ pub(crate) struct Part {
     pub(crate) negated: bool,
     /// Number of parts before it that moved the headers, and the last of them.
     pub(crate) shifts: (usize, Option<Span>),
-    /// Whether it moves the headers for what comes behind it.
+    /// Whether it moves the headers for the tests behind it.
     pub(crate) moves: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Applications: by what is said, else by the port.
+//! Applications: by the payload, else by the port.
 
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 use tapline_wire::quic;

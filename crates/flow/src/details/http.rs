@@ -23,7 +23,7 @@ pub(super) struct Request<'b> {
     pub(super) user_agent: Cow<'b, [u8]>,
 }
 
-/// Reads the first bytes of a stream. If no more can come, what is there of a head is read.
+/// Reads the first bytes of a stream. If no more can come, the present part of a head is read.
 pub(super) fn read(bytes: &[u8], is_last: bool) -> Detection<Message<'_>> {
     let is_last = is_last || matches!(bytes, [b'H' | b'h', ..]) && is_status(bytes);
     match Head::parse(bytes, is_last) {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Packets are parsed for details only if a group of details is asked for. All memory is reserved when the meter is
-//! made; a detail that finds no room is left out and counted.
+//! made; a detail that does not fit is left out and counted.
 
 mod application;
 mod gaps;
@@ -274,7 +274,7 @@ pub(crate) struct PacketView<'p> {
     pub(crate) data: &'p [u8],
     /// The place of the transport header; `None` for later fragments.
     pub(crate) span: Option<TransportSpan>,
-    /// The window that has the packet, for what only the first one of a side is asked.
+    /// The window that has the packet, for fields of the first packet of a side.
     pub(crate) window: &'p Window<'p>,
 }
 

@@ -49,7 +49,7 @@ impl<T: Copy + Default> Pool<T> {
         self.entries.get(number as usize)
     }
 
-    /// Asks for the lines of an entry, if there is one.
+    /// Prefetches the lines of an entry, if there is one.
     #[inline]
     pub(super) fn prefetch(&self, number: u32) {
         if number != NONE {
@@ -82,7 +82,7 @@ impl<T: Copy + Default> Pool<T> {
         Some(self.entries.len() as u32 - 1)
     }
 
-    /// Gives an entry back, if there is one; its number becomes [`NONE`].
+    /// Returns an entry, if there is one; its number becomes [`NONE`].
     pub(super) fn give(&mut self, number: &mut u32) {
         let number = std::mem::replace(number, NONE);
         if number != NONE {
@@ -120,7 +120,7 @@ impl<T: Copy> PerSlot<T> {
         self.0.get_mut(slot as usize)
     }
 
-    /// Asks for the line of a slot.
+    /// Prefetches the line of a slot.
     #[inline]
     pub(super) fn prefetch(&self, slot: u32) {
         memory::prefetch_element(&self.0, slot as usize);

@@ -1,7 +1,7 @@
 //! Packets by size.
 
-/// The greatest size of each class but the last, in bytes of IP packets (or of frames, where the meter counts these);
-/// what is longer is in the last one.
+/// The greatest size of each class but the last, in bytes of IP packets (or of frames, if the meter counts these);
+/// longer ones are in the last class.
 pub const SIZES: [u32; 6] = [64, 128, 256, 512, 1024, 1500];
 
 /// Packets of each class of size.

@@ -46,7 +46,7 @@ impl Stream {
     }
 }
 
-/// Whether the parser of a stream wants more bytes.
+/// Whether the parser of a stream needs more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParseProgress {
     Done,
@@ -299,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A range that finds no room is left out, and the reach stays right.
+    /// A range beyond the limit is left out, and the reach stays right.
     #[test]
     fn ranges_are_limited() {
         let mut ranges = Ranges::EMPTY;

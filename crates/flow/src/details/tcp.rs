@@ -71,7 +71,7 @@ pub struct TcpSide {
     pub windows: Option<(u32, u32)>,
 }
 
-/// A segment. Lengths are those on the wire, bytes what was captured of them.
+/// A segment. Lengths are those on the wire, bytes the captured ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Segment<'p> {
     pub(super) seq: u32,
@@ -84,7 +84,7 @@ pub(super) struct Segment<'p> {
 }
 
 impl<'p> Segment<'p> {
-    /// Reads a header that was captured whole; `None` for other protocols, later fragments, and what was cut.
+    /// Reads a header that was captured whole; `None` for other protocols, later fragments, and cut headers.
     #[inline]
     pub(super) fn read(protocol: u8, view: &PacketView<'p>) -> Option<Segment<'p>> {
         let span = view.span.filter(|_| protocol == TCP)?;
@@ -407,7 +407,7 @@ impl End {
 }
 
 impl Anomalies {
-    /// A segment begins before what comes next.
+    /// Handles a segment that begins before the next expected byte.
     fn behind(&mut self, (seq, end): (u32, u32), payload_len: u32, time: i64, rtt: u64) {
         match fill(&mut self.gaps, seq, end, time) {
             Some(age) if age <= rtt => self.out_of_order = self.out_of_order.saturating_add(1),
@@ -471,7 +471,7 @@ mod tests {
         Segment { seq, ack, flags, window: 100, options: &[], payload: &[], payload_len: len }
     }
 
-    /// Client 0, server 1: SYN at 0, SYN/ACK at 20 ms, ACK at 25 ms. Then what is sent by the client, at times in ms.
+    /// Client 0, server 1: SYN at 0, SYN/ACK at 20 ms, ACK at 25 ms. Then the client's segments, at times in ms.
     fn connection(then: &[(u32, u32, i64)]) -> Tcp {
         let (mut connection, mut anomalies) = (Connection::default(), Pool::new(9).unwrap());
         connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0, &mut anomalies);

@@ -133,7 +133,7 @@ enum Transport {
 }
 
 impl Collector {
-    /// Opens it; what goes over the network is sent from the exporter's address, if there is one.
+    /// Opens it; network messages are sent from the exporter's address, if there is one.
     pub(super) fn open(target: &ExportTarget, options: &ExportOptions) -> Result<Collector, Error> {
         let (rate, from) = (options.rate, options.exporter);
         let name = target.to_string();
@@ -212,7 +212,7 @@ impl Collector {
         sent
     }
 
-    /// Notes what has changed with the connection.
+    /// Notes changes of the connection.
     fn hear(&mut self) {
         let Transport::Tcp(connection) = &mut self.way else { return };
         if let Some(error) = connection.take_failure() {
@@ -244,8 +244,8 @@ impl Collector {
         }
     }
 
-    /// Whether messages may wait for others and leave together: those that are paced and those of connections may not,
-    /// as each must know what became of the one before.
+    /// Whether messages may wait for others and leave together: those that are paced and those of connections may
+    /// not, as each must know the outcome of the previous one.
     pub(super) fn takes_several(&self) -> bool {
         matches!(self.way, Transport::Udp(_)) && self.limiter.is_none()
     }

@@ -5,8 +5,8 @@
 //!          \--------------- a run ---------------/                  one call: the kernel cuts it (UDP_SEGMENT)
 //! ```
 //!
-//! Each message stays a datagram of its own, as it was; the collector sees no difference. What waits in the outbox leaves
-//! at the end of each call of the exporter, so no message is older for it.
+//! Each message stays a datagram of its own, as it was; the collector sees no difference. Messages in the outbox
+//! leave at the end of each call of the exporter, so no message is older for it.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
@@ -18,7 +18,7 @@ use tapline_sys::udp;
 
 use super::collector::{is_reached, no_address};
 
-/// Number of attempts to send a datagram for which the kernel has no room.
+/// Number of attempts to send a datagram for which the kernel's buffer is full.
 const ATTEMPTS: u32 = 100;
 /// ENOBUFS and EAGAIN.
 const NO_BUFFERS: i32 = 105;

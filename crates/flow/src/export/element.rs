@@ -168,7 +168,7 @@ const PLACES: &str = "places";
 
 /// CERT's private enterprise number.
 const CERT: u32 = 6871;
-/// Says that an element is of the reverse direction (RFC 5103, 6.1): IANA's.
+/// Marks an element as one of the reverse direction (RFC 5103, 6.1): IANA's.
 const REVERSE: u32 = 29305;
 /// The bit that says so in the number of an element of others, as RFC 5103, 6.2 has it and YAF does it.
 const REVERSE_BIT: u16 = 0x4000;

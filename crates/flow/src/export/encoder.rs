@@ -33,7 +33,7 @@ const SET_LEN: usize = 4 + 6;
 /// Octets of each text that a record has room for at least.
 const LEAST_TEXT: usize = 8;
 
-/// The longest uptime: half of what 32 bits of milliseconds hold.
+/// The longest uptime: half of the range of 32 bits of milliseconds.
 const UPTIME_MAX_MS: i64 = 1 << 31;
 
 /// Makes messages of flows.
@@ -261,7 +261,7 @@ impl Templates {
         }
     }
 
-    /// Writes a record whose length varies; its texts are cut, where they have no room in any message.
+    /// Writes a record whose length varies; its texts are cut if they fit into no message.
     fn write_aside(&mut self, which: usize, view: &RecordView<'_>) {
         let template = &self.templates[which];
         let room = self.room - self.header_len() - SET_LEN;

@@ -80,8 +80,8 @@ impl Version {
     /// Whether the protocol can express how packets or flows were sampled.
     ///
     /// # Errors
-    /// [`Error::Sampling`] for an interval that NetFlow v5 has no room for, [`Error::FlowSampling`] for flows, of which
-    /// it can say nothing.
+    /// [`Error::Sampling`] for an interval that exceeds the field of NetFlow v5, [`Error::FlowSampling`] for flows,
+    /// of which it can say nothing.
     pub fn check_sampling(self, sampling: Sampling) -> Result<(), Error> {
         match sampling {
             Sampling::Packets(sampling) if self == Version::V5 && sampling > v5::SAMPLING_MAX => {
@@ -388,7 +388,7 @@ impl MessageSink<'_> {
         self.collectors.iter().any(Collector::knows_none)
     }
 
-    /// Sends what waits in the outbox.
+    /// Sends the messages in the outbox.
     fn send_several(&mut self) {
         let Some(mut outbox) = self.outbox.take() else { return };
         let mut taken = vec![true; outbox.messages().len()];

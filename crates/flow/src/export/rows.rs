@@ -158,7 +158,7 @@ impl RowWriter {
         self.account.waiting += flow.answered_packets();
     }
 
-    /// Writes what waits.
+    /// Writes the waiting lines.
     ///
     /// # Errors
     /// If not all of it could be written: then none of it is there, and its packets are lost.
@@ -184,7 +184,7 @@ impl RowWriter {
     /// Goes on with another file if this one was renamed or removed. Returns whether it is another one now.
     ///
     /// # Errors
-    /// If what waits cannot be written, or there can be no other file; then this one stays.
+    /// If the waiting lines cannot be written, or no other file can be opened; then this one stays.
     pub fn reopen(&mut self) -> Result<bool, Error> {
         self.flush()?;
         let reopened = self.file.reopen(Path::new(&self.name));

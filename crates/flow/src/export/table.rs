@@ -1,4 +1,4 @@
-//! Flows as columns in memory: what type an element has, and the values of many rows.
+//! Flows as columns in memory: the type of an element, and the values of many rows.
 //!
 //! ```text
 //! Flow --direction by direction--> FlowTable: a vector for each column --> encoders: JSON, protobuf, IPFIX, Native, Arrow, Parquet
@@ -80,7 +80,7 @@ impl ColumnType {
         }
     }
 
-    /// Addresses as their texts, and seconds as milliseconds: what formats have that know neither.
+    /// Addresses as their texts, and seconds as milliseconds: for formats that know neither.
     #[cfg(any(feature = "arrow", feature = "parquet"))]
     pub(super) fn plain(self) -> ColumnType {
         match self {
@@ -199,7 +199,7 @@ impl Values {
         }
     }
 
-    /// A value; what is of no use in this column is null.
+    /// Adds a value; a value that does not suit this column is null.
     fn push(&mut self, field_value: FieldValue<'_>) -> usize {
         match (field_value, &mut self.data, self.kind) {
             (FieldValue::Text(text), ..) => return self.push_text(text),

@@ -109,7 +109,7 @@ impl TlsSession {
         Ok(session)
     }
 
-    /// Reads some of what the server says.
+    /// Reads some of the server's bytes.
     fn read(&mut self, stream: &mut TcpStream, deadline: Instant) -> io::Result<()> {
         stream.set_read_timeout(Some(left(deadline)?))?;
         let count = self.0.read_tls(stream)?;
@@ -177,8 +177,8 @@ impl TlsSession {
         }
     }
 
-    /// Ends the session, and waits until the server has read all of it: a socket that is closed with unread bytes resets
-    /// the connection, and what was on its way is lost.
+    /// Ends the session, and waits until the server has read all of it: a socket that is closed with unread bytes
+    /// resets the connection, and bytes on their way are lost.
     pub(super) fn end(&mut self, stream: &mut TcpStream) {
         let deadline = Instant::now() + END_MAX;
         self.0.send_close_notify();

@@ -102,7 +102,7 @@ impl Table {
         journal.packet(slot, summary.side, summary.flags, summary.bytes);
     }
 
-    /// Writes what the payload of a flow has said.
+    /// Writes the facts from the payload of a flow.
     pub(super) fn note_said(&mut self, slot: u32) {
         let (Some(hot), Some(details), Some(journaling)) =
             (self.hot.get(slot as usize), &self.details, &mut self.journaling)

@@ -151,7 +151,7 @@ fn a_hello_is_read_over_every_transport() {
     }
 }
 
-/// STARTTLS: what the two have agreed upon in words stays their application.
+/// STARTTLS: the protocol that the two agreed upon in words stays their application.
 #[test]
 fn tls_may_begin_in_the_middle() {
     let hello = tls_client_hello("mx.example.org", [3; 32]);
@@ -240,7 +240,7 @@ fn a_meter_without_details_gives_none() {
     assert!(only.payload.iter().all(|bytes| bytes.is_empty()) && only.sizes.is_none());
 }
 
-/// Each new flow takes the place of the one before: texts come back, and what has no room is counted.
+/// Each new flow takes the place of the previous one: texts come back, and those that do not fit are counted.
 #[test]
 fn memory_is_bounded_and_comes_back() {
     let small = MeterSettings { flows_max: 1, ..settings("http") };
@@ -346,7 +346,7 @@ fn retransmissions_are_counted_as_generated() {
     }
 }
 
-/// Each reason for which a flow ends, in one meter with room for three, by what happens and when.
+/// Each reason for which a flow ends, in one meter with room for three, by event and time.
 #[test]
 fn every_reason_ends_a_flow() {
     const SECOND: i64 = 1000;

@@ -112,7 +112,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Checks what was given against what the class takes.
+    /// Checks the given arguments against the parameters of the class.
     pub(crate) fn check(
         declared: &StageDraft,
         parameters: &'static [Parameter],

@@ -13,7 +13,7 @@ use super::{
 use crate::stage::Stage;
 use crate::stages::{self, FilterStage};
 
-/// Every class, sources first, then what narrows, changes, counts, and ends.
+/// Every class, sources first, then stages that narrow, change, count, and end.
 pub const CLASSES: &[StageClass] = &[
     DEVICE,
     FILE,

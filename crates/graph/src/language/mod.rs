@@ -21,8 +21,8 @@
 //! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has
 //! no parentheses is a stage without arguments: `-> drop`.
 //!
-//! One file a step: [`lex`] tokens, [`parse`] the graph. What names and arguments mean is the catalogue's
-//! (`crate::catalog`).
+//! One file a step: [`lex`] tokens, [`parse`] the graph. The catalogue (`crate::catalog`) defines names and
+//! arguments.
 
 mod lex;
 mod parse;

@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// An error about what was given here.
+    /// An error about this argument.
     pub fn error(self, message: impl Into<String>) -> Error {
         match self {
             Origin::Program => Error::whole(message),

@@ -1,12 +1,13 @@
-//! From graphs, of texts or of values, to one plan that runs what they share once.
+//! From graphs, of texts or of values, to one plan that runs their common parts once.
 //!
 //! ```text
 //! texts --parse--> PlanBuilder --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
 //! ```
 //!
-//! One file a step: [`builder`] holds a graph as it was given, [`check`] knows classes and connections, [`share`] finds stages that do the same to the same
-//! packets, [`kernel`] finds filters that the source can run, [`sets`] filters that are asked together, [`split`] parts
-//! what several workers do from what is done once, [`build`] makes the stages of one worker.
+//! One file a step: [`builder`] holds a graph as it was written, [`check`] knows classes and connections, [`share`]
+//! finds stages that do the same to the same packets, [`kernel`] finds filters that the source can run, [`sets`]
+//! filters that are evaluated together, [`split`] separates the work of several workers from the work that is done
+//! once, [`build`] makes the stages of one worker.
 
 mod build;
 mod builder;
@@ -29,7 +30,7 @@ pub use build::{WorkerContext, build, nodes};
 pub use builder::{Connection, DraftArgument, DraftId, Origin, PlanBuilder, StageDraft, Value};
 pub use split::SplitPlan;
 
-/// The text of a graph, and what messages call it.
+/// The text of a graph, and its name in messages.
 #[derive(Clone, Debug)]
 pub struct GraphText<'t> {
     /// The name of the text, such as its file.
@@ -59,7 +60,7 @@ pub struct PlanNode {
     /// The outputs of other nodes that lead to it.
     pub inputs: Vec<(usize, usize)>,
     /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that
-    /// follows, or what several need together.
+    /// follows, or the union of several.
     pub kernel_filter: Option<String>,
     /// The work on packets that the kernel does at a device, for the device and for the stages whose work it is.
     pub tally: Option<KernelTally>,
@@ -90,8 +91,8 @@ impl Plan {
         Plan::changeable(sources)?.optimised()
     }
 
-    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on
-    /// what else there is. So filters run neither in the kernel nor as a set.
+    /// Plans graphs as one that may change while it runs: their common parts run once, but no stage depends on the
+    /// others. So filters run neither in the kernel nor as a set.
     ///
     /// # Errors
     /// As for [`new`](Self::new).

@@ -6,9 +6,9 @@
 //! a -> f3 -> ...                    f[2] -> f3 -> ...
 //! ```
 //!
-//! A set asks once what its filters have in common, and costs about as much for 10 as for 10,000
-//! (`docs/filter/sets.md`: 45 to 55 ns a packet); native code costs about 5 ns for each filter. So from [`FILTERS_MIN`]
-//! filters on a set is the cheaper way.
+//! A set evaluates the common part of its filters once, and costs about as much for 10 as for 10,000
+//! (`docs/filter/sets.md`: 45 to 55 ns a packet); native code costs about 5 ns for each filter. So from
+//! [`FILTERS_MIN`] filters on a set is the cheaper way.
 
 use super::{Plan, PlanNode};
 use crate::catalog::{self, Arguments};

@@ -61,7 +61,7 @@ pub(super) fn unique(plan: &Plan, name: String) -> String {
     names.find(|name| !is_taken(plan, name)).unwrap_or(name)
 }
 
-/// Classes whose stages write to what their argument `name` says.
+/// Classes whose stages write to the file of their argument `name`.
 const WRITERS: [&str; 2] = ["record", "store"];
 
 /// Two stages cannot write to one file.

@@ -1,4 +1,4 @@
-//! A plan for several workers: what each does for its share of the packets, and what one does for all.
+//! A plan for several workers: the work of each for its share of the packets, and the work of one for all.
 //!
 //! ```text
 //! source -> a -> b -> sample -> c            head, in each worker:   source -> a -> b -> join
@@ -6,7 +6,7 @@
 //!                                            tail, once:             join -> sample -> c
 //! ```
 //!
-//! `sample` must see all packets in their order, so it and what comes after it are done once.
+//! `sample` must see all packets in their order, so it and all stages behind it run once.
 
 use std::collections::BTreeSet;
 

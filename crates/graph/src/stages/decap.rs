@@ -222,7 +222,7 @@ impl Lending {
         }
     }
 
-    /// Copies what is left of packets.
+    /// Copies the remaining bytes of packets.
     fn lend_copies(&mut self, packets: &Packets<'_>) {
         for at in 0..self.found.len() {
             let inside = &self.found[at];
@@ -249,7 +249,7 @@ impl Lending {
         Meta { wire_len, interface: self.interface(packets.interfaces, at), ..meta }
     }
 
-    /// The number of the interface that what is left of a packet belongs to.
+    /// The number of the interface for the rest of a packet.
     fn interface(&mut self, known: &[Interface], at: usize) -> InterfaceId {
         let inside = &self.found[at];
         // A number that the source does not explain is a fault of the source; all such are one.

@@ -32,7 +32,7 @@ fn in_udp(dst: u16, payload: &[u8]) -> Vec<u8> {
     link().ip(&Udp { src: 40_000, dst }.packet(pair(), payload))
 }
 
-/// A frame for each kind, and what is in it.
+/// A frame for each kind, and its contents.
 fn tunnels() -> Vec<(&'static str, Vec<u8>, Vec<u8>)> {
     let (packet, frame) = (inner_packet(), inner_frame());
     let gre = Gre { ethertype: 0x0800, key: Some(5), ..Gre::default() };

@@ -40,8 +40,8 @@ pub struct FilterStage {
 }
 
 impl FilterStage {
-    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already:
-    /// such packets pass.
+    /// Filters with the result of `compile` for each interface. `is_first` means that the source may have filtered
+    /// already: such packets pass.
     pub fn new(compile: CompileFilter, is_first: bool) -> FilterStage {
         let filters = Filters::new(Arc::new(native));
         FilterStage {
@@ -218,7 +218,7 @@ impl Filters {
         self.is_uniform = self.filters.windows(2).all(|pair| program(&pair[0]) == program(&pair[1]));
     }
 
-    /// Leaves in the selection what the filters accept.
+    /// Leaves only accepted packets in the selection.
     pub(super) fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
         let seen_before = self.seen;
         self.seen += batch.len() as u64;

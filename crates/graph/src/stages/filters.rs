@@ -185,7 +185,7 @@ impl Filters {
         Ok(())
     }
 
-    /// Asks the set of one link type about the packets that it is for.
+    /// Evaluates the set of one link type on its packets.
     fn classify(&mut self, at: usize, packets: &Packets<'_>) {
         let mut selection = packets.selection.clone();
         if self.sets.len() > 1 {
@@ -281,7 +281,7 @@ impl Stage for Filters {
     }
 }
 
-/// A filter of the set; what must run as a program runs as native code where there is any.
+/// A filter of the set; one that must run as a program runs as native code if possible.
 pub(super) fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
     Filter::compile_with(text, options, &|filter| tapline_jit::NativeResiduals::shared().ready(filter))
 }

@@ -189,7 +189,7 @@ struct FlowStage {
     seconds: Option<Seconds>,
     sampler: Sampler,
     min_packets: u64,
-    /// The factor of what flows counted.
+    /// The factor of the counts of flows.
     scale: u64,
     small: Small,
     ended: Vec<Flow>,

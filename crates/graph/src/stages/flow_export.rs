@@ -1,4 +1,4 @@
-//! Flows that leave the graph: what `ipfix` and `flowlog` have in common.
+//! Flows that leave the graph: the common part of `ipfix` and `flowlog`.
 
 use std::any::Any;
 use std::io;
@@ -166,7 +166,7 @@ struct ExportStage {
     reported: u64,
     /// Packets of flows that were too small to be handed on.
     small_packets: u64,
-    /// The factor of what flows count.
+    /// The factor of the counts of flows.
     scale: u64,
     /// The time of the last flows.
     now: Option<Timestamp>,

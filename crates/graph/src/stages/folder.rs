@@ -17,7 +17,7 @@ pub(super) struct Folder {
     index: Option<File>,
     /// Bytes that the index may still take.
     room: u64,
-    /// Lines for which there was no room.
+    /// Lines for which the index was full.
     not_indexed: u64,
 }
 
@@ -75,7 +75,7 @@ impl Folder {
         }
     }
 
-    /// Ends the index: its last line counts those for which there was no room.
+    /// Ends the index: its last line counts those for which it was full.
     ///
     /// # Errors
     /// As for [`log`](Self::log).
@@ -86,7 +86,7 @@ impl Folder {
         }
     }
 
-    /// Lines for which there was no room.
+    /// Lines for which the index was full.
     pub(super) fn not_indexed(&self) -> u64 {
         self.not_indexed
     }

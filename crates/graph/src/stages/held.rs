@@ -86,13 +86,13 @@ impl Held {
         self.places.peek().map(|Reverse((due, _, _))| *due)
     }
 
-    /// Notes what the interface numbers of packets mean, before they are kept.
+    /// Notes the meaning of the interface numbers of packets, before they are kept.
     pub(super) fn learn(&mut self, interfaces: &[Interface]) {
         let known = self.interfaces.len().min(interfaces.len());
         self.interfaces.extend_from_slice(&interfaces[known..]);
     }
 
-    /// Keeps a copy of a packet until it is due; `false` if there is no room. Raw pcapng options are not kept.
+    /// Keeps a copy of a packet until it is due; `false` if the memory is full. Raw pcapng options are not kept.
     pub(super) fn keep(&mut self, due: Timestamp, packet: Packet<'_>) -> bool {
         let size = packet.data.len() + RECORD_SIZE;
         if self.used + size > self.room {
@@ -118,7 +118,7 @@ impl Held {
         true
     }
 
-    /// Hands on what is due at `until` or before, in its order. `now` is what the clocks show.
+    /// Hands on packets that are due at `until` or before, in their order. `now` is the time of the clocks.
     ///
     /// # Errors
     /// The first of all stages that failed; all that is due has left all the same.
@@ -235,7 +235,8 @@ mod tests {
         assert!(keeps(&mut held));
     }
 
-    /// Packets of random sizes come and go: each comes out as it went in, and the bytes stay within twice what is kept.
+    /// Packets of random sizes come and go: each comes out as it went in, and the bytes stay within twice those of
+    /// the kept packets.
     #[test]
     fn compaction_keeps_bytes_unchanged() {
         let mut random = tapline_testkit::random::Random::new(4);

@@ -18,7 +18,7 @@ pub const TEXT_MAX: u64 = 1 << 20;
 /// Reads a file, pipe or device of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// The file cannot be read, is a pipe into which nobody writes, or is longer: devices such as `/dev/zero` have no end.
+/// The file cannot be read, is a pipe without a writer, or is longer: devices such as `/dev/zero` have no end.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
     let bytes = disk::read_at_most(path, bytes_max)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;

@@ -45,7 +45,7 @@ pub struct ChunkSettings {
     pub secret: Option<Secret>,
     /// The writer that chunks name.
     pub section: Section,
-    /// Whether packets come from interfaces, which do not wait: what has no room is lost and counted.
+    /// Whether packets come from interfaces, which do not wait: packets are lost and counted when the memory is full.
     pub is_live: bool,
 }
 
@@ -61,7 +61,7 @@ impl ChunkOutput {
     /// receiver.
     ///
     /// # Errors
-    /// What cannot be opened, and the mend.
+    /// If it cannot be opened; the text has the remedy.
     pub fn open(
         settings: ChunkSettings,
         cancel: &Arc<AtomicBool>,

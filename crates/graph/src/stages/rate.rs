@@ -116,7 +116,7 @@ impl Bucket {
         }
     }
 
-    /// The bound at which what was brought in the last second would be what may go on.
+    /// The bound at which the traffic of the last second would just be allowed.
     fn adapted(&self, bound: u128) -> u128 {
         let (brought, rate) = (u128::from(self.brought), self.rate.unsigned_abs());
         match rate {
@@ -197,7 +197,7 @@ impl Rate {
         true
     }
 
-    /// Remembers for this second that a flow is shed; `false` if there is no room.
+    /// Remembers for this second that a flow is shed; `false` if the table is full.
     fn note(&mut self, hash: u64) -> bool {
         if self.shed.len() == FLOWS_MAX {
             return self.shed.contains(&hash);
@@ -353,7 +353,7 @@ mod tests {
         trial.assert_balanced();
     }
 
-    /// More flows than the table has room for, all without a token: what was shed stays so.
+    /// More flows than fit into the table, all without a token: shed flows stay shed.
     #[test]
     fn a_full_table_sheds_by_hash() {
         let mut trial = Trial::of("s :: rate(packets=10000, burst=1ns)");

@@ -18,8 +18,8 @@ pub struct FileOutput {
 }
 
 impl FileOutput {
-    /// Stores packets with `writer`. `name` is what the account calls it; `start` is when the
-    /// capture began, if it is ours.
+    /// Stores packets with `writer`. `name` is its name in the account; `start` is the start of the capture, if it is
+    /// ours.
     pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
         FileOutput { writer, name: name.to_owned(), start, joined: 0 }
     }
@@ -44,7 +44,7 @@ pub(super) fn statistics(
     interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
 }
 
-/// The counters of an account as pcapng names them. What is not known is left out.
+/// The counters of an account as pcapng names them. Unknown counts are left out.
 fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
     let of_ring = interface.ring.map(|ring| (ring.received, ring.dropped));
     let of_tap = || interface.tap.map(|tap| (tap.offered, tap.lost()));

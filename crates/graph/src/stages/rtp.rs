@@ -1,15 +1,15 @@
-//! `rtp`: the streams of calls, and what they lost.
+//! `rtp`: the streams of calls, and their losses.
 //!
 //! ```text
 //! SIP with SDP --> expected: address, port --> call, formats
 //! UDP to such a place or from it, or RTP by its look --> streams: both ends, source --> statistics
 //! ```
 //!
-//! Media comes from the port at which its sender wants to receive (RFC 4961): so it is known behind an address translator,
-//! whose other side no SDP names. A later call may have the ends and the source of an earlier one: it has streams of its
-//! own.
+//! Media comes from the port at which its sender receives (RFC 4961): so it is known behind an address translator,
+//! whose other side no SDP names. A later call may have the ends and the source of an earlier one: it has streams of
+//! its own.
 //!
-//! All tables have a most; what comes after that is counted.
+//! All tables have a maximum; further entries are counted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -161,7 +161,7 @@ impl Rtp {
         }
     }
 
-    /// Forgets the ports of calls that ended, once there are many of them and no room is left.
+    /// Forgets the ports of calls that ended, once there are many of them and the table is full.
     fn forget_ended(&mut self) {
         if self.expected.len() >= self.streams_max && self.ended > self.streams_max / 4 {
             let calls = &self.calls;

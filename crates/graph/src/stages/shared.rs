@@ -31,7 +31,7 @@ struct Inner {
     /// The interfaces' accounts as each worker knew them last.
     interfaces: Vec<Vec<InterfaceAccount>>,
     unfinished: usize,
-    /// The output wants nothing more.
+    /// Whether the output accepts no more.
     is_complete: bool,
     /// Packets that came later, of workers that had not heard of it yet. Other outputs took them; this one lost them.
     late: u64,

@@ -61,7 +61,7 @@ fn seed() -> u64 {
     if cfg!(test) { 0x7368_756e_7400 } else { RandomState::new().hash_one(0) }
 }
 
-/// The output of what is cut.
+/// The output of cut packets.
 const CUT: usize = 1;
 /// No limit.
 const ALL: u64 = u64::MAX;
@@ -111,7 +111,7 @@ struct Limits {
     bytes: u64,
 }
 
-/// Flows with the same limits, and what became of them.
+/// Flows with the same limits, and their outcome.
 struct Kind {
     name: &'static str,
     limits: Limits,

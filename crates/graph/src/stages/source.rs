@@ -6,7 +6,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 
-/// Hands on what a source lends. Its cycles are those of the source.
+/// Hands on the packets of a source. Its cycles are those of the source.
 pub struct SourceStage;
 
 impl Stage for SourceStage {

@@ -1,4 +1,4 @@
-//! `verify`: what became of marked packets.
+//! `verify`: the outcome of marked packets.
 
 use std::collections::BTreeMap;
 

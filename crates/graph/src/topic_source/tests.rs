@@ -64,7 +64,7 @@ fn chunks(packets: u64) -> Vec<Block> {
     blocks.clone()
 }
 
-/// A message: what its headers say, and its bytes.
+/// A message: its headers, and its bytes.
 type Given = (Result<ChunkHead, &'static str>, Vec<u8>);
 
 /// A topic of given messages.

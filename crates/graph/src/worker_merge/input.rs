@@ -156,7 +156,7 @@ struct MergeInput {
 }
 
 impl MergeInput {
-    /// Gives new interfaces of this worker the merge's numbers.
+    /// Assigns the merge's numbers to new interfaces of this worker.
     fn learn(&mut self, interfaces: &[Interface]) {
         let mut state = self.merge.lock();
         for interface in &interfaces[self.ids.len()..] {

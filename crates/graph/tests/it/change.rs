@@ -1,5 +1,5 @@
-//! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees
-//! each time.
+//! A graph that changes while packets flow: remaining stages miss none, removed ones are accounted for, and every sum
+//! agrees each time.
 
 use std::collections::HashSet;
 use std::net::UdpSocket;

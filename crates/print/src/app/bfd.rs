@@ -60,7 +60,7 @@ const DIAGNOSTICS: [&str; 9] = [
     "Reverse Concatenated Path Down",
 ];
 
-/// One packet; its port says what kind.
+/// One packet; its port gives the kind.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, port: u16) -> Printed {
     cx.protocol = "bfd";
     let kind = match port {
@@ -136,7 +136,7 @@ fn print_authentication(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// With `-v`, what is not decoded.
+/// With `-v`, the bytes that are not decoded.
 fn print_bytes(cx: &mut Context<'_>, span: Span<'_>) {
     if cx.verbose() > 0 {
         cx.hex_lines("\n\t", span);

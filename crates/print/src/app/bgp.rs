@@ -1,4 +1,5 @@
-//! BGP-4 (RFC 4271): `: BGP`; with `-v` each message that begins in the segment, with what opens and ends a session.
+//! BGP-4 (RFC 4271): `: BGP`; with `-v` each message that begins in the segment, with the parameters that open and
+//! end a session.
 //!
 //! ```text
 //! marker 16 (all ones) | length 2 | type 1 | body

@@ -94,7 +94,7 @@ fn print_4(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// `name.instance@realm`; where what follows starts.
+/// `name.instance@realm`. Returns the start of the rest.
 fn print_principal(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
     let at = print_string(cx, span, 2)?;
     cx.text(".");

@@ -8,7 +8,7 @@ use crate::bytes::{Printed, Span};
 use crate::context::{Context, put};
 use crate::text::Text;
 
-/// A header and one message's. What is not longer is passed over without a word.
+/// A header and one message's. Shorter packets are skipped without a word.
 const LDP_LEN_MIN: usize = 18;
 
 /// `LDP, Label-Space-ID: 10.0.0.1:0, pdu-length: 30`.

@@ -212,7 +212,7 @@ fn tlv(cx: &mut Context<'_>, value: Span<'_>, beyond: Span<'_>, kind: u16) -> Re
     Ok(Some(false))
 }
 
-/// tcpdump passes over the values of these TLVs, not over their headers, so a second one is read four bytes too early.
+/// tcpdump skips the values of these TLVs, not their headers, so a second one is read four bytes too early.
 fn classes(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<bool>, Cut> {
     let (mut rest, mut left) = (span, span.length);
     while left != 0 {

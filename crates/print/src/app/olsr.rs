@@ -165,7 +165,8 @@ fn neighbors(cx: &mut Context<'_>, mut list: Span<'_>, has_quality: bool, is_v4:
     Ok(())
 }
 
-/// Networks that are reached through the originator; one of all zeros says what a gateway to the Internet offers.
+/// Networks that are reached through the originator; one of all zeros describes the services of a gateway to the
+/// Internet.
 fn networks(cx: &mut Context<'_>, body: Span<'_>) -> Printed {
     const FEATURES: &[(u8, &str)] =
         &[(1, " LINKSPEED"), (2, " IPV4"), (4, " IPV4-NAT"), (8, " IPV6"), (16, " IPv6-PREFIX")];

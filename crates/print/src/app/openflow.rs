@@ -53,7 +53,7 @@ struct Message {
     print: Option<Printer>,
 }
 
-/// A part that makes no sense: what is left of it is passed over.
+/// A part that makes no sense: its rest is skipped.
 struct Invalid<'p>(Span<'p>);
 
 /// The outcome of printing a part.

@@ -164,7 +164,7 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// Text, with what goes before it.
+/// Text, with its prefix.
 fn print_string(cx: &mut Context<'_>, form: Form, mut value: Span<'_>) -> Printed {
     if value.need(value.length).is_err() {
         cx.cut();
@@ -292,7 +292,7 @@ fn print_place(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// Up to a NUL; a dot for what is not printable.
+/// Prints up to a NUL; a dot replaces each unprintable byte.
 fn print_text(cx: &mut Context<'_>, text: &[u8]) {
     let end = text.iter().position(|&byte| byte == 0).unwrap_or(text.len());
     print_characters(cx, &text[..end]);

@@ -153,7 +153,7 @@ fn print_entry_2(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, 
     Ok(Some(ENTRY_LEN))
 }
 
-/// Moves what was printed since `start` to the right edge of a field.
+/// Moves the text printed since `start` to the right edge of a field.
 pub(super) fn pad_left(cx: &mut Context<'_>, start: usize, width: usize) {
     let missing = width.saturating_sub(cx.out.len() - start);
     cx.out.extend(std::iter::repeat_n(b' ', missing));

@@ -219,7 +219,7 @@ fn print_samples(cx: &mut Context<'_>, mut rest: Span<'_>, count: u32) -> Printe
     Ok(())
 }
 
-/// Type and index of what was sampled; both have 4 bytes in expanded samples.
+/// Type and index of the sampled interface; both have 4 bytes in expanded samples.
 fn source(span: Span<'_>, is_expanded: bool) -> Result<(u32, u32, usize), Cut> {
     match is_expanded {
         true => Ok((span.u32(4)?, span.u32(8)?, 12)),

@@ -94,7 +94,7 @@ fn more(span: Span<'_>, at: usize) -> Printed {
     if span.length > at { Ok(()) } else { Err(Cut) }
 }
 
-/// The string at `at` up to its NUL; where what follows starts.
+/// The string at `at` up to its NUL. Returns the start of the rest.
 fn string(cx: &mut Context<'_>, span: Span<'_>, at: usize) -> Result<usize, Cut> {
     let rest = span.data.get(at..).unwrap_or(&[]);
     let len = rest.iter().position(|&byte| byte == 0);

@@ -67,7 +67,7 @@ pub(super) fn message(walk: &mut Walk, span: Span<'_>, multicast: bool) -> Print
     })
 }
 
-/// Our tables have a space before each name, and none for what is usual.
+/// Our tables have a space before each name, and none for usual values.
 fn name_of<'n>(name: &'n str, usual: &'n [u8]) -> &'n [u8] {
     match name.trim_start() {
         "" => usual,
@@ -173,8 +173,8 @@ fn write_texts(json: &mut Writer, mut bytes: &[u8]) {
     }
 }
 
-/// The name at `at` as a string; where what follows it starts. A name that makes no sense ends the message. One that is
-/// longer than names may be is cut, and a key behind it says so.
+/// Writes the name at `at` as a string. Returns the start of the rest. A name that makes no sense ends the message.
+/// One that is longer than names may be is cut, and a key behind it says so.
 fn write_name(json: &mut Writer, key: &'static str, message: Span<'_>, at: usize) -> Result<usize, Cut> {
     let mut is_cut = false;
     let end = json.string_field(key, |part| {

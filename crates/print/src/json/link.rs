@@ -68,7 +68,7 @@ fn tagged(walk: &mut Walk, kind: u16, span: Span<'_>, stripped: Option<VlanTag>)
     by_kind(walk, kind, span)
 }
 
-/// The tags; what follows them.
+/// The tags. Returns the rest.
 fn tags<'p>(
     json: &mut Writer,
     mut kind: u16,

@@ -5,9 +5,10 @@
 //!  "eth":{...},"ipv4":{...},"udp":{...},"dns":{...},"protocols":["eth","ipv4","udp","dns"]}
 //! ```
 //!
-//! Each protocol is an object under its own name, so that `.ipv4.src` always is the outermost address. What a tunnel
-//! carries, or an error message quotes, is an object of the same form under `inner`. A packet is never an error: what
-//! was cut short has its fields as far as they were captured, and `truncated` names the protocol that was cut.
+//! Each protocol is an object under its own name, so that `.ipv4.src` always is the outermost address. The packet in
+//! a tunnel, or in an error message, is an object of the same form under `inner`. A packet is never an error: a
+//! header that was cut short has its fields as far as they were captured, and `truncated` names the protocol that was
+//! cut.
 
 mod application;
 mod control;
@@ -96,7 +97,7 @@ fn state(json: &mut Writer, meta: &Meta) {
     }
 }
 
-/// `Host` is also what sources say that do not know, so it has no name.
+/// `Host` is also the value of sources that do not know, so it has no name.
 fn packet_type(packet_type: PacketType) -> Option<&'static [u8]> {
     match packet_type {
         PacketType::Host => None,

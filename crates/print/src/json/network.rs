@@ -145,7 +145,8 @@ fn ipv6_fields<'p>(json: &mut Writer, span: Span<'p>) -> Result<After<'p>, Cut> 
     json.array_field("extensions", |json| extensions(json, after))
 }
 
-/// Hop-by-hop, routing, fragment, destination options, mobility: what has a length and a next header of its own.
+/// Hop-by-hop, routing, fragment, destination options, mobility: headers with a length and a next header of their
+/// own.
 fn is_extension(protocol: u8) -> bool {
     matches!(
         protocol,
@@ -196,7 +197,7 @@ fn mpls(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
 }
 
-/// The labels; what follows the bottom one, `None` if there is no bottom.
+/// The labels. Returns the rest behind the bottom one, `None` if there is no bottom.
 fn labels<'p>(json: &mut Writer, mut span: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     for _ in 0..LABELS_MAX {
         let entry = span.u32(0)?;
@@ -236,7 +237,7 @@ pub(super) fn by_protocol(walk: &mut Walk, protocol: u8, span: Span<'_>) -> Prin
     }
 }
 
-/// Encapsulating security payload (RFC 4303): what follows is encrypted.
+/// Encapsulating security payload (RFC 4303): the rest is encrypted.
 fn esp(walk: &mut Walk, span: Span<'_>) -> Printed {
     walk.layer("esp", |json| {
         json.hex_field("spi", span.u32(0)?, 8);

@@ -19,7 +19,7 @@ const TCP_FLAGS: [(u16, &[u8]); 9] = [
     (0x100, b"ae"),
 ];
 
-/// TCP (RFC 9293) and what its segment carries.
+/// TCP (RFC 9293) and the payload of its segment.
 pub(super) fn tcp(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (ports, header_len) = walk.layer("tcp", |json| tcp_fields(json, span))?;
     if header_len < 20 || header_len > span.length {
@@ -120,7 +120,7 @@ fn sack_blocks(json: &mut Writer, mut value: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// UDP (RFC 768) and what its datagram carries.
+/// UDP (RFC 768) and the payload of its datagram.
 pub(super) fn udp(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (ports, length) = walk.layer("udp", |json| {
         let ports = (span.u16(0)?, span.u16(2)?);
@@ -209,7 +209,7 @@ fn sctp_chunk(json: &mut Writer, span: Span<'_>) -> Result<usize, Cut> {
     Ok(usize::from(length))
 }
 
-/// ICMP (RFC 792). What an error message quotes is an object of its own.
+/// ICMP (RFC 792). The packet that an error message quotes is an object of its own.
 pub(super) fn icmp(walk: &mut Walk, span: Span<'_>) -> Printed {
     let kind = walk.layer("icmp", |json| {
         let kind = icmp_head(json, span)?;

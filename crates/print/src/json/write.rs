@@ -33,7 +33,7 @@ impl<'o> Writer<'o> {
         self.out.push(b'{');
     }
 
-    /// Closes what [`open_object`](Self::open_object) opened.
+    /// Closes the object that [`open_object`](Self::open_object) opened.
     pub(super) fn close_object(&mut self) {
         self.out.push(b'}');
         self.after_value = true;
@@ -74,7 +74,7 @@ impl<'o> Writer<'o> {
         let _ = write!(self.out, "{}", value.into());
     }
 
-    /// A number with a fraction, to six digits: what the fixed-point fields of protocols hold.
+    /// A number with a fraction, to six digits: the precision of fixed-point fields of protocols.
     pub(super) fn fraction(&mut self, value: f64) {
         self.begin();
         let _ = write!(self.out, "{value:.6}");

@@ -1,4 +1,4 @@
-//! Frame relay: the address of Q.922, and what RFC 2427 or Cisco's framing puts behind it.
+//! Frame relay: the address of Q.922, and the headers of RFC 2427 or Cisco's framing behind it.
 //!
 //! ```text
 //! | DLCI 6 bits, C/R, more | DLCI 4, FECN, BECN, DE, more | [DLCI 7, more] | [DLCI 6, control, last] |
@@ -69,7 +69,7 @@ impl Address {
         Ok(Address { len, dlci, flags })
     }
 
-    /// `protocol` is a network layer protocol up to 255, above that an EtherType; `len` is what counts as the header.
+    /// `protocol` is a network layer protocol up to 255, above that an EtherType; `len` is the length of the header.
     fn print(&self, cx: &mut Context<'_>, len: usize, length: usize, protocol: u16) {
         let dlci = self.dlci;
         if cx.options.quiet {

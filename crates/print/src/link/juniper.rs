@@ -5,7 +5,7 @@
 //! flags: 0x80 extensions, 0x40 filter, 0x04 interface, 0x02 no link header, 0x01 incoming
 //! ```
 //!
-//! The cookie is what the card of the router (PIC) says: 0x47 begins one of 8 bytes, 0x54 one two bytes longer than
+//! The cookie comes from the card of the router (PIC): 0x47 begins one of 8 bytes, 0x54 one two bytes longer than
 //! others of the card. Extensions below 128 are little-endian.
 
 mod tables;

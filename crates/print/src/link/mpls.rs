@@ -56,7 +56,7 @@ fn print_entry(cx: &mut Context<'_>, entry: u32, first: bool) {
     put!(cx, ", ttl {})", entry & 0xff);
 }
 
-/// Labels do not say what follows them; the first byte decides.
+/// Labels do not name the payload behind them; the first byte decides.
 fn payload(cx: &mut Context<'_>, span: Span<'_>, label: u32) -> Printed {
     let first = match label {
         0 | 3 => 0x45,

@@ -52,7 +52,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// The header has DLT numbers: what is a LINKTYPE only, it does not name.
+/// The header has DLT numbers: it cannot name types that have only a LINKTYPE number.
 fn link_type(dlt: u32) -> Option<LinkType> {
     let dlt = u16::try_from(dlt).ok()?;
     Some(LinkType::from_dlt(dlt)).filter(|link_type| link_type.dlt() == dlt)

@@ -65,7 +65,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     ppp::print(cx, payload)
 }
 
-/// Says what is wrong with the length; the payload's, at most what there is.
+/// Prints the problem with the length. Returns the payload's length, limited to the present bytes.
 fn print_lengths(cx: &mut Context<'_>, span: Span<'_>, code: u8) -> Result<usize, Cut> {
     let rest = span.length - HEADER_LEN;
     let length = usize::from(span.u16(4)?);

@@ -5,7 +5,7 @@
 //! compressed: | 1 C I P S A W U | [C: connection 1] | checksum 2 | [U, W, A, S, I: change 1, or 0 and 2]
 //! ```
 //!
-//! A change of one byte is read but not passed over, as tcpdump 4.99 does.
+//! A change of one byte is read but not skipped, as tcpdump 4.99 does.
 
 use crate::bytes::{Printed, Span};
 use crate::context::{Context, put};

@@ -5,7 +5,8 @@
 //! control: | version 2b, type 2b, subtype 4b | to DS, from DS, fragments, retry, power, more, protected, order |
 //! ```
 //!
-//! Data frames are followed into their LLC header; management and control frames are named, with what identifies them.
+//! Data frames are followed into their LLC header; management and control frames are named, with their identifying
+//! fields.
 
 use crate::app;
 use crate::bytes::{Cut, Printed, Span};

@@ -39,7 +39,7 @@ macro_rules! part {
     };
 }
 
-/// Says what is wrong with a part.
+/// Prints the problem with a part.
 fn broken<T>(cx: &mut Context<'_>, what: &str) -> Part<T> {
     put!(cx, "[ERROR: {what}]");
     Ok(Err(Broken))
@@ -152,7 +152,7 @@ impl Security {
     }
 }
 
-/// Bytes without those passed over; a count below zero is as large as 32 bits have it.
+/// Bytes without the skipped ones; a count below zero is as large as 32 bits have it.
 fn skip(span: Span<'_>, count: usize) -> Span<'_> {
     let left = (span.length as u32).wrapping_sub(count as u32) as usize;
     span.skip(count).with_length(left)
@@ -300,7 +300,7 @@ fn pans(
     }
 }
 
-/// A PAN and an address; what follows them.
+/// A PAN and an address. Returns the rest.
 fn address<'p>(cx: &mut Context<'_>, mut rest: Span<'p>, has_pan: bool, len: usize) -> Part<Span<'p>> {
     if has_pan {
         if rest.length < 2 {
@@ -374,7 +374,7 @@ fn secured<'p>(
     Ok(Ok(rest))
 }
 
-/// Section 9.4. The key source of eight bytes is passed over as four, as tcpdump 4.99 does.
+/// Section 9.4. The key source of eight bytes is skipped as four, as tcpdump 4.99 does.
 fn security_header(cx: &mut Context<'_>, span: Span<'_>) -> Part<Security> {
     if span.length < 1 {
         return broken(cx, "Truncated before Aux Security Header");
@@ -436,7 +436,7 @@ fn payload(cx: &mut Context<'_>, rest: Span<'_>, kind: u16, version: u16) -> Par
     Ok(Ok(()))
 }
 
-/// A beacon of version 0 or 1; what follows it, unless it is broken.
+/// A beacon of version 0 or 1. Returns the rest, unless it is broken.
 fn beacon<'p>(cx: &mut Context<'_>, mut rest: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     if rest.length < 2 {
         cx.text("[ERROR: Truncated before beacon information]");

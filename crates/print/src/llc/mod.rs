@@ -1,4 +1,4 @@
-//! IEEE 802.2 logical link control, SNAP, and what they carry.
+//! IEEE 802.2 logical link control, SNAP, and their payload.
 //!
 //! ```text
 //! destination SAP 1 (low bit: group) | source SAP 1 (low bit: response) | control 1 or 2
@@ -44,7 +44,7 @@ const SNAP: u8 = 0xaa;
 const IPX: u8 = 0xe0;
 const ISO: u8 = 0xfe;
 
-/// Service access points (IEEE 802.2, and what is in use).
+/// Service access points (IEEE 802.2, and those in use).
 const ACCESS_POINTS: &[(u8, &str)] = &[
     (0x00, "Null"),
     (GLOBAL, "Global"),

@@ -20,7 +20,7 @@ const STATES: &[(u32, &str)] = &[
     (0x80, "Expired"),
 ];
 
-/// One frame: `LACPv1, length 110`; with `-v` what both sides say of themselves.
+/// One frame: `LACPv1, length 110`; with `-v` the state of both sides.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "slow";
     let subtype = span.u8(0)?;

@@ -56,7 +56,7 @@ enum Known {
 }
 
 impl HostLookup {
-    /// Asks `resolve` for each address once. `wait` is the longest time that a new address holds up the caller; 0 for
+    /// Calls `resolve` for each address once. `wait` is the longest time that a new address delays the caller; 0 for
     /// never.
     pub fn new(resolve: impl FnMut(IpAddr) -> Option<String> + Send + 'static, wait: Duration) -> HostLookup {
         let resolver = Resolver::Idle(Box::new(resolve));

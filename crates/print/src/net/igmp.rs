@@ -16,7 +16,7 @@ use crate::checksum;
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
 
-/// Names of what a report says of a group's sources; shared with MLD.
+/// Names of the states of a group's sources in a report; shared with MLD.
 pub(super) const RECORD_TYPES: &[(u8, &str)] =
     &[(1, "is_in"), (2, "is_ex"), (3, "to_in"), (4, "to_ex"), (5, "allow"), (6, "block")];
 
@@ -155,7 +155,7 @@ fn print_tenths(cx: &mut Context<'_>, tenths: u32) {
     }
 }
 
-/// `1w2d3h4m5s`, without what is zero.
+/// `1w2d3h4m5s`, without zero parts.
 pub(crate) fn print_duration(cx: &mut Context<'_>, seconds: u32) {
     if seconds == 0 {
         cx.text("0s");

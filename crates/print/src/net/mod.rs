@@ -1,4 +1,4 @@
-//! The network layer: ARP, IPv4, IPv6 and what belongs to them.
+//! The network layer: ARP, IPv4, IPv6 and their companions.
 
 use std::net::IpAddr;
 
@@ -56,7 +56,7 @@ pub(crate) fn ip(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     }
 }
 
-/// Prints what a protocol number of IP says that it is.
+/// Prints the payload of a protocol number of IP.
 pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip) -> Printed {
     match number {
         protocol::TCP => transport::tcp::print(cx, span, ip),
@@ -100,7 +100,7 @@ fn other_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip) -> 
     Ok(())
 }
 
-/// Prints what an EtherType says that it is. `false`, and nothing printed, if it is not known.
+/// Prints the payload of an EtherType. `false`, and nothing printed, if it is not known.
 pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) -> Result<bool, Cut> {
     match ethertype {
         ethertype::IPV4 => ipv4::print(cx, span)?,

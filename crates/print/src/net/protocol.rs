@@ -1,4 +1,4 @@
-//! Protocol numbers of IP, and what is printed for those without a printer.
+//! Protocol numbers of IP, and the text for those without a printer.
 
 use crate::context::{Context, lookup};
 use crate::text::Text;

@@ -33,7 +33,7 @@ const PPP: u16 = 0x880b;
 /// The reason that a header ends before its payload.
 enum Stop {
     Cut,
-    /// A length that leaves no room for a field.
+    /// A length that is too short for a field.
     Invalid,
 }
 

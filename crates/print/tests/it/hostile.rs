@@ -63,7 +63,7 @@ const LINK_TYPES: [LinkType; 53] = [
     LinkType(65_000),
 ];
 
-/// Text that a byte of a packet may cost at most; what is above is a loop that reads the same bytes again and again.
+/// Maximum text for a byte of a packet; more is a loop that reads the same bytes again and again.
 const TEXT_PER_BYTE: usize = 20_000;
 
 fn flag_sets() -> Vec<Options> {

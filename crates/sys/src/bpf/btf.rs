@@ -23,7 +23,7 @@ const ENUMERATION: u32 = 6;
 /// Minimum kernel: 5.4, built with `CONFIG_DEBUG_INFO_BTF`.
 ///
 /// # Errors
-/// `ENOENT` on a kernel without type information; else what read(2) says; `InvalidData` if it is not as we know it.
+/// `ENOENT` on a kernel without type information; else the error of read(2); `InvalidData` if its form is unknown.
 pub fn kernel_functions<const N: usize>(names: [&str; N]) -> io::Result<[Option<u32>; N]> {
     let bytes = fs::read(PATH)?;
     find(&bytes, names).ok_or_else(unknown)
@@ -43,7 +43,7 @@ fn unknown() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: no type information that we know"))
 }
 
-/// A type: its name, its kind, and what comes behind the fields that all types have.
+/// A type: its name, its kind, and the bytes behind the fields that all types have.
 struct Type<'a> {
     name: &'a [u8],
     kind: u32,
@@ -85,7 +85,7 @@ fn text_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     Some(&text[..text.iter().position(|&byte| byte == 0)?])
 }
 
-/// Calls `visit` with each type, its number and the strings. `None` for what we do not know.
+/// Calls `visit` with each type, its number and the strings. `None` for unknown data.
 fn each_type(bytes: &[u8], mut visit: impl FnMut(u32, Type<'_>, &[u8]) -> Option<()>) -> Option<()> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?));
     if bytes.get(..2)? != MAGIC.to_ne_bytes() {

@@ -1,4 +1,4 @@
-//! Maps: what programs and we both look into.
+//! Maps: data that programs and we both access.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -53,11 +53,11 @@ impl Map {
         Ok(Map { fd })
     }
 
-    /// Puts a program or socket under a number, in place of what was there.
+    /// Puts a program or socket under a number, replacing the previous one.
     ///
     /// # Errors
-    /// `E2BIG` for a number that the map does not have; `EINVAL` for what the map does not hold, or a program of
-    /// another kind than those that are there.
+    /// `E2BIG` for a number that the map does not have; `EINVAL` for an object that the map does not hold, or a
+    /// program of another kind than those that are there.
     pub fn set(&self, number: u32, object: BorrowedFd<'_>) -> Result<(), SyscallError> {
         self.update(number, object.as_raw_fd() as u32)
     }
@@ -82,7 +82,7 @@ impl Map {
         Ok(())
     }
 
-    /// Takes away what is under a number.
+    /// Removes the object under a number.
     ///
     /// # Errors
     /// `ENOENT` if there is nothing; `E2BIG` or `EINVAL` for a number that the map does not have.

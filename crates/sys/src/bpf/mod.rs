@@ -53,7 +53,7 @@ mod command {
     pub(super) const ENABLE_STATS: u32 = 32;
 }
 
-/// bpf(2). Returns what the kernel returned: a descriptor, or 0.
+/// bpf(2). Returns the kernel's value: a descriptor, or 0.
 ///
 /// # Safety
 /// Every address in the attributes is valid for as many bytes as the attributes say, for reading or writing as the

@@ -1,4 +1,4 @@
-//! Whether programs may be loaded here, and what is missing if not.
+//! Whether programs may be loaded here, and the missing rights if not.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ pub fn unprivileged() -> Unprivileged {
 /// Whether programs of this kind may be loaded, by loading one that does nothing.
 ///
 /// # Errors
-/// [`LoadError`] says what is missing.
+/// [`LoadError`] has the missing rights.
 pub fn probe(kind: ProgramKind) -> Result<(), LoadError> {
     let nothing = [Insn::set(R0, 0), Insn::EXIT];
     LoadedProgram::load(kind, "tapline_probe", &nothing).map(|_| ())

@@ -1,4 +1,4 @@
-//! Programs: loading them, running them on a packet of ours, and what the kernel says of them.
+//! Programs: loading them, running them on a packet of ours, and the kernel's facts about them.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -44,9 +44,9 @@ pub enum ProgramKind {
     /// Decides how much of a packet a socket gets (`BPF_PROG_TYPE_SOCKET_FILTER`). Minimum kernel: 3.19. Needs
     /// `CAP_BPF`, or before kernel 5.8 `CAP_SYS_ADMIN`.
     SocketFilter,
-    /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs
-    /// `CAP_BPF` and `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before
-    /// kernel 5.8 `CAP_SYS_ADMIN`.
+    /// Decides on a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
+    /// `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before kernel 5.8
+    /// `CAP_SYS_ADMIN`.
     Xdp,
     /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum
     /// kernel: 5.18.
@@ -109,7 +109,7 @@ impl LoadError {
         self.call.errno()
     }
 
-    /// The verifier's last word before its statistics, which says what was wrong.
+    /// The verifier's last word before its statistics, which gives the reason.
     pub fn reason(&self) -> Option<&str> {
         let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("processed ");
         self.log.lines().rev().find(is_reason)
@@ -188,11 +188,12 @@ pub struct LoadedProgram {
 }
 
 impl LoadedProgram {
-    /// Has the program verified, translated and kept.
+    /// Makes the kernel verify, translate and keep the program.
     ///
     /// # Errors
-    /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program
-    /// without instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
+    /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a
+    /// program without instructions or with more than a million, `EACCES` or `EINVAL` for a program that the verifier
+    /// refuses.
     pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<LoadedProgram, LoadError> {
         LoadedProgram::load_bound(kind, None, name, insns)
     }
@@ -356,7 +357,7 @@ impl LoadedProgram {
         Ok(if hidden { Vec::new() } else { code })
     }
 
-    /// Asks with buffers named in `info`, whose lengths are those of live buffers.
+    /// Queries with buffers named in `info`, whose lengths are those of live buffers.
     fn raw_info(&self, mut info: ProgInfo) -> Result<ProgInfo, SyscallError> {
         let mut attributes = GetInfo {
             bpf_fd: self.fd.as_raw_fd() as u32,

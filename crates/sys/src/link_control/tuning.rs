@@ -251,8 +251,8 @@ impl LinkControl {
         Ok(LinkMode { speed, duplex, is_negotiated: self.answer.byte(11) == 1 })
     }
 
-    /// Asks for offloads to be on or off, in one call. Look afterwards what came of it: the kernel may have refused
-    /// silently, and may have switched others that hang on these.
+    /// Switches offloads on or off, in one call. Check the result afterwards: the kernel may have refused silently,
+    /// and may have switched others that depend on these.
     ///
     /// # Errors
     /// `EPERM` without `CAP_NET_ADMIN`; `EINVAL` for one that cannot be switched; `ENODEV` for an unknown name or

@@ -11,8 +11,8 @@
 //! that the driver took, which the kernel reports for each 16 frames.
 //!
 //! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth
-//! is taken in before it is known what became of the sixteen before it, and would overtake them where some were
-//! refused. After the first refusal nothing of a run goes any more: what was sent is always the beginning of what was
+//! is taken in before the outcome of the sixteen before it is known, and would overtake them if some were refused.
+//! After the first refusal no frame of a run goes any more: the sent frames are always the beginning of what was
 //! given. [`flood`](LiveFrames::flood) is a wire instead: what finds no room is lost, and the rest goes all the same.
 //!
 //! **Why the program is attached.** Before and after a run the kernel puts a program that runs more than once into its
@@ -69,7 +69,7 @@ impl From<SyscallError> for LiveFramesError {
     }
 }
 
-/// Counts of frames in their order: the driver took the first of them, and had no room for the others.
+/// Counts of frames in their order: the driver took the first of them, and its queue was full for the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubmittedFrames {
     /// Frames taken.
@@ -155,8 +155,8 @@ impl LiveFrames {
         Ok(live)
     }
 
-    /// Asks whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so it
-    /// refuses that, or everything. Nothing leaves.
+    /// Finds out whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so
+    /// it refuses that, or everything. Nothing leaves.
     ///
     /// # Errors
     /// `EOPNOTSUPP` if its driver takes no such frames; `EMSGSIZE` if it would take others.
@@ -191,9 +191,9 @@ impl LiveFrames {
         }
     }
 
-    /// Hands frames to the interface in order; what finds the driver's queue full is lost, and what comes after it goes
-    /// all the same. At most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns what became of them, up to the first that
-    /// was refused for another reason.
+    /// Hands frames to the interface in order; a frame that finds the driver's queue full is lost, and later ones go
+    /// all the same. At most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns their outcome, up to the first that was
+    /// refused for another reason.
     ///
     /// # Errors
     /// As of [`send`](Self::send), but never `ENOBUFS`.
@@ -245,7 +245,7 @@ impl LiveFrames {
     }
 
     /// Runs the program on `count` frames, and notes the fate of each, up to the first that was refused for another
-    /// reason than want of room. If that is the first of all, it is the error.
+    /// reason than a full queue. If that is the first of all, it is the error.
     fn run(&mut self, count: usize, first_len: usize, goes_on: bool) -> Result<(), SyscallError> {
         for number in 0..word::HANDED {
             self.state.set_word(0, number, 0);

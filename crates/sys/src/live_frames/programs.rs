@@ -29,7 +29,7 @@ pub(super) mod word {
     pub(in super::super) const ERROR: usize = 4;
     /// The processor that we ran on.
     pub(in super::super) const PROCESSOR: usize = 5;
-    /// Not 0: what found no room is lost, and the frames after it go all the same.
+    /// Not 0: frames for which the queue is full are lost, and the frames after them go all the same.
     pub(in super::super) const GOES_ON: usize = 6;
     /// Number of batches that the driver was handed.
     pub(in super::super) const BATCHES: usize = 7;
@@ -229,7 +229,8 @@ fn listen(a: &mut Assembly, maps: Maps) {
     a.jump_if_register(JNE, R0, R1, DONE);
 }
 
-/// Counts `r3` frames as refused for the reason in `r4`; after one that is not want of room nothing goes any more.
+/// Counts `r3` frames as refused for the reason in `r4`; after a reason other than a full queue nothing goes any
+/// more.
 fn refuse(a: &mut Assembly) {
     for word in [word::REFUSED, word::TOLD] {
         a.load_state(R1, word);

@@ -22,7 +22,7 @@ pub(super) enum Owner {
     Held,
     /// The kernel's, to write a packet to.
     KernelReceive,
-    /// The kernel's, to send what is in it.
+    /// Owned by the kernel, which sends its contents.
     KernelTransmit,
 }
 

@@ -120,7 +120,7 @@ impl<T: Entry> Producer<T> {
         true
     }
 
-    /// Lets the kernel see what was put in.
+    /// Shows the new entries to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         // Release: entries are written before the index. Pairs with C: smp_load_acquire() of the producer in
@@ -139,7 +139,7 @@ impl<T: Entry> Producer<T> {
         self.shared.needs_wakeup()
     }
 
-    /// An index of the kernel's that cannot be counts as no room.
+    /// An impossible index of the kernel's counts as a full ring.
     fn known_room(&self) -> u32 {
         self.shared.layout.len.saturating_sub(self.next.wrapping_sub(self.consumer))
     }
@@ -149,7 +149,7 @@ impl<T: Entry> Producer<T> {
 #[derive(Debug)]
 pub(super) struct Consumer<T> {
     shared: Shared<T>,
-    /// The next entry to take. Ahead of the shared index by what is not yet released.
+    /// The next entry to take. It is ahead of the shared index by the entries that are not yet released.
     next: u32,
     /// The kernel's index when it was last read.
     producer: u32,
@@ -190,7 +190,7 @@ impl<T: Entry> Consumer<T> {
         unsafe { self.shared.entry(self.next.wrapping_add(place)).read() }
     }
 
-    /// Gives the places of what was taken back.
+    /// Returns the places of the taken entries.
     #[inline]
     pub(super) fn release(&mut self) {
         // Release: our reads of the entries are done. Pairs with A: the control dependency in xskq_prod_nb_free() after

@@ -264,8 +264,8 @@ impl XdpSocket {
         check("bind(AF_XDP)", result).map(|_| ())
     }
 
-    /// Has the driver polled by our own calls rather than by interrupts. Takes `CAP_NET_ADMIN`. The interrupts that
-    /// remain are set at the interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
+    /// Makes our own calls poll the driver, rather than interrupts. Needs `CAP_NET_ADMIN`. The interrupts that remain
+    /// are set at the interface: `napi_defer_hard_irqs` and `gro_flush_timeout` in `/sys/class/net/*`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 5.11; `EPERM` without the right.
@@ -323,9 +323,9 @@ impl XdpSocket {
 
 /// Receiving.
 impl XdpSocket {
-    /// The memory of all chunks, and the scratch memory behind it. Of the chunks only what [frames](Frame) of held ones
-    /// say may be read: it stays as it is until they are given back. Other bytes mean nothing; the kernel may write to
-    /// them at any time.
+    /// The memory of all chunks, and the scratch memory behind it. Of the chunks only the [frames](Frame) of held
+    /// ones may be read: it stays as it is until they are given back. Other bytes mean nothing; the kernel may write
+    /// to them at any time.
     #[inline]
     pub fn memory(&self) -> &[u8] {
         let len = self.scratch_start() + self.scratch_len;
@@ -474,8 +474,8 @@ impl XdpSocket {
     /// is done for now; if not, call again: where packets are copied one call sends some 32.
     ///
     /// # Errors
-    /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone, `EMSGSIZE` for a frame that it cannot send; what
-    /// sendto(2) says.
+    /// `ENETDOWN` if the interface is down, `ENXIO` if it is gone, `EMSGSIZE` for a frame that it cannot send; the
+    /// error of sendto(2).
     pub fn flush(&mut self) -> Result<bool, SyscallError> {
         let Some(tx) = &mut self.tx else { return Ok(true) };
         tx.publish();

@@ -48,7 +48,7 @@ impl FlowState {
         }
     }
 
-    /// The talk, made if there is none; `None` if there is no room.
+    /// The talk, made if there is none; `None` if the memory is full.
     fn state<'t>(&mut self, payloads: &'t mut Pool<PayloadState>) -> Option<&'t mut PayloadState> {
         let is_new = self.state == NONE;
         let state = payloads.get_or_take(&mut self.state)?;
@@ -263,7 +263,7 @@ impl PayloadTable {
         }
     }
 
-    /// Puts what was said into the details of a flow that ends, and gives its memory back.
+    /// Puts the results of reading into the details of a flow that ends, and returns its memory.
     pub(super) fn finish(
         &mut self,
         slot: u32,

@@ -1,4 +1,4 @@
-//! Records of what was read of payloads: DNS, TLS, HTTP.
+//! Records of payloads: DNS, TLS, HTTP.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The state of a flow whose payload is read: how far its streams are, and what was found.
+//! The state of a flow whose payload is read: the progress of its streams, and the results.
 
 use tapline_packet::numbers::port;
 use tapline_wire::tls::{self, ClientHello, Hello, ServerHello};
@@ -25,7 +25,7 @@ pub(super) struct PayloadState {
     pub(super) tries: [u8; 2],
 }
 
-/// Numbers of what was said.
+/// Numbers of the results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) enum Exchange {
     #[default]

@@ -1,4 +1,4 @@
-//! Columns in files: what type an element has, and how its values are encoded.
+//! Columns in files: the type of an element, and the encoding of its values.
 //!
 //! ```text
 //! element                 column (logical type)               encoding
@@ -72,7 +72,7 @@ pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     Type::group_type_builder("flow").with_fields(fields).build().map(Arc::new)
 }
 
-/// Columns with a Bloom filter: a question for an address passes over the row groups that lack it.
+/// Columns with a Bloom filter: a query for an address skips the row groups that lack it.
 const ADDRESSES: [&str; 4] =
     ["sourceIPv4Address", "destinationIPv4Address", "sourceIPv6Address", "destinationIPv6Address"];
 /// The part of row groups without an address that are read for it all the same.

@@ -286,7 +286,7 @@ impl ParquetWriter {
         self.hours.remove(at);
     }
 
-    /// Gives the rows of an hour to the thread, for which it waits if need be.
+    /// Hands the rows of an hour to the thread, and waits for it if need be.
     fn hand_on(&mut self, at: usize, is_last: bool) {
         let Hour { number, group, .. } = &mut self.hours[at];
         let group = std::mem::replace(group, RowGroup::new(&self.kinds));

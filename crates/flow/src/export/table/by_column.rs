@@ -1,4 +1,4 @@
-//! Flows into a table column by column: what a column takes from a flow is found out once, not for every row.
+//! Flows into a table column by column: the source of a column is determined once, not for every row.
 //!
 //! ```text
 //! flows --octetDeltaCount--> loop over flows and directions --> vector

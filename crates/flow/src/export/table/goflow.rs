@@ -1,5 +1,5 @@
-//! Tables as goflow2's protobuf messages, each behind its length: what `pb/flow.proto` of goflow2 2.2 describes, and
-//! ClickHouse reads as `Protobuf`.
+//! Tables as goflow2's protobuf messages, each behind its length: the form that `pb/flow.proto` of goflow2 2.2
+//! describes, and ClickHouse reads as `Protobuf`.
 //!
 //! ```text
 //! length (varint) | tag (varint): number of the field << 3 | kind, value | tag, value | ...       zero is left out (proto3)

@@ -6,7 +6,7 @@
 //! IPv6, FixedString(16)                    16 bytes, an address of IPv4 behind ::ffff:
 //! ```
 //!
-//! What each version of IP has an element for is one column: `sourceAddress`. A value that a flow lacks is zero or empty.
+//! Elements that each version of IP has are one column: `sourceAddress`. A value that a flow lacks is zero or empty.
 
 use super::{
     ColumnType, Data, EncodedRows, FlowEnd, FlowTable, NULL, RowGroup, SpareBuffers, TableEncoder, TableShape,

@@ -13,7 +13,7 @@
 //! | flow | text | without IP, where ports are cut off |
 //! | data | bytes | never |
 //!
-//! Integers are signed, one size above what they hold: Spark and the JVM have no others.
+//! Integers are signed, one size above their values: Spark and the JVM have no others.
 
 use std::sync::Arc;
 
@@ -192,7 +192,7 @@ impl Columns {
         self.rows += 1;
     }
 
-    /// Takes what has gathered.
+    /// Takes the gathered rows.
     pub(super) fn finish(&mut self) -> Vec<ArrayRef> {
         (self.rows, self.bytes) = (0, 0);
         self.columns.iter_mut().map(|(_, values)| values.finish()).collect()

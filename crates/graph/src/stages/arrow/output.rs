@@ -25,7 +25,7 @@ pub(super) struct ArrowOutput<W: Write> {
     account: OutputAccount,
 }
 
-/// The stream. Its schema is written before the first batch: what is opened must not write yet.
+/// The stream. Its schema is written before the first batch: opening must not write yet.
 enum State<W: Write> {
     New(Option<W>),
     Open(Box<StreamWriter<W>>),
@@ -39,7 +39,7 @@ impl<W: Write + Send> ArrowOutput<W> {
         ArrowOutput { columns, state: State::New(Some(stream)), is_live, account }
     }
 
-    /// Writes what has gathered.
+    /// Writes the gathered rows.
     fn write_out(&mut self) -> Result<(), Error> {
         if self.columns.rows() == 0 {
             return Ok(());
@@ -69,7 +69,7 @@ impl<W: Write + Send> ArrowOutput<W> {
         }
     }
 
-    /// A stream that failed once is not written to again: what came after would be no batch.
+    /// A stream that failed once is not written to again: later bytes would not be a batch.
     fn note(&mut self, result: io::Result<()>) -> Result<(), Error> {
         result.map_err(|error| {
             self.state = State::Broken(error.kind());
@@ -128,7 +128,7 @@ impl Columns {
         }
     }
 
-    /// Takes what has gathered as a batch.
+    /// Takes the gathered rows as a batch.
     fn take(&mut self) -> Result<RecordBatch, ArrowError> {
         RecordBatch::try_new(self.schema_ref(), self.finish())
     }

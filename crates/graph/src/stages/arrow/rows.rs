@@ -73,8 +73,8 @@ pub(super) struct Scratch {
     destination: String,
     has_addresses: bool,
     flow: Option<usize>,
-    /// Flows by a hash of what identifies them, each with its text; empty where it is not asked for. A flow takes the
-    /// place of another.
+    /// Flows by a hash of their tuple, each with its text; empty if it is not needed. A flow takes the place of
+    /// another.
     flows: Vec<Option<(FiveTuple, String)>>,
 }
 

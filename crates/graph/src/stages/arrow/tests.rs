@@ -16,7 +16,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, TickContext};
 
-/// Keeps what is written; takes no more than `room` bytes.
+/// Keeps the written bytes; takes no more than `room` bytes.
 #[derive(Clone)]
 struct Pipe {
     bytes: Arc<Mutex<Vec<u8>>>,

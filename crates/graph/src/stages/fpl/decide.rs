@@ -14,7 +14,7 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::stages::unfit::{Rejecting, unfit_text};
 
-/// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
+/// Returns the filter for the packets of an interface; the same [`Arc`] for interfaces that share it.
 pub type CompileFpl = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
 
 /// Lets packets through for which something that may remember decides.
@@ -35,7 +35,7 @@ pub struct FplStage {
 }
 
 impl FplStage {
-    /// Lets `decide` say what decides for each interface.
+    /// Filters with the result of `decide` for each interface.
     pub fn new(decide: CompileFpl) -> FplStage {
         FplStage {
             decide,
@@ -49,13 +49,13 @@ impl FplStage {
         }
     }
 
-    /// The memory of what decides is shared with other processes: they are served between two batches.
+    /// The memory of the filters is shared with other processes: they are served between two batches.
     #[must_use]
     pub fn sharing(self, shared: Option<Arc<SharedCells>>) -> FplStage {
         FplStage { shared, ..self }
     }
 
-    /// Asks for those of interfaces that are new.
+    /// Makes the filters of new interfaces.
     fn extend(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         for interface in interfaces.iter().skip(self.engines.len()) {
             let engine = match (self.decide)(interface) {
@@ -81,7 +81,7 @@ impl FplStage {
         self.unfit.get_or_insert(reason);
     }
 
-    /// Leaves in the selection what is accepted.
+    /// Leaves only accepted packets in the selection.
     fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
         match self.engines.as_slice() {
             [engine, ..] if self.is_uniform => engine.select(batch, selection),

@@ -106,8 +106,8 @@ impl Flow {
         self.skip(piece.missing);
     }
 
-    /// Bytes of which the first `old` were there before, or are behind what was there: searched alone, as they may have
-    /// come late. Those that are new are given back.
+    /// Bytes of which the first `old` were there before, or are behind them: searched alone, as they may have come
+    /// late. Returns the new ones.
     fn repeated<'b>(
         &self,
         patterns: &Patterns,

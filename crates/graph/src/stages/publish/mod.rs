@@ -5,7 +5,8 @@
 //! thread tap:NAME  PublishedSource <-- queue;  its worker has readers, buffers and rules, as a capture of the daemon
 //! ```
 //!
-//! The graph copies what any reader wants, and waits for none of them: not for a slow one, not for a lossless one.
+//! The graph copies packets that any reader accepts, and waits for no reader: not for a slow one, not for a lossless
+//! one.
 
 mod queue;
 mod source;
@@ -112,7 +113,7 @@ pub struct Publish {
     block: PacketBlock,
     interfaces: usize,
     written: u64,
-    /// Packets for which the queue had no room, by interface.
+    /// Packets for which the queue was full, by interface.
     lost: Vec<u64>,
     unwanted: u64,
 }
@@ -154,7 +155,7 @@ impl Publish {
         }
     }
 
-    /// Leaves in the selection what any reader wants.
+    /// Leaves in the selection the packets that any reader accepts.
     fn select_wanted(&mut self, packets: &Packets<'_>, selection: &mut Selection) {
         match self.wanted {
             Wanted::All => {}

@@ -19,7 +19,7 @@ pub(super) const QUEUE_LEN: usize = 32 << 20;
 /// Blocks that wait at most: 65,536 packets.
 pub(super) const BLOCKS_MAX: usize = 256;
 
-/// Packets that the readers want, all together.
+/// Packets that the readers accept, all together.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
     All,
@@ -50,7 +50,7 @@ pub(super) struct State {
     spare: Vec<PacketBlock>,
     pub(super) wanted: Wanted,
     pub(super) interfaces: Vec<Interface>,
-    /// Packets for which there was no room, by interface.
+    /// Packets for which the queue was full, by interface.
     pub(super) lost: Vec<u64>,
     /// The capture's thread sleeps.
     pub(super) is_awaited: bool,
@@ -140,7 +140,7 @@ impl Queue {
         true
     }
 
-    /// The end of the graph: what is in the queue is still read.
+    /// The end of the graph: packets in the queue are still read.
     pub(super) fn end(&self) {
         self.lock().is_ended = true;
         self.wakeup.notify();

@@ -97,7 +97,7 @@ impl Source for PublishedSource {
         if self.has_batch { self.block.batch() } else { Batch::empty() }
     }
 
-    /// Lends what is in the queue, and then ends. The graph goes on, and its place has no reader.
+    /// Lends the packets in the queue, and then ends. The graph goes on, and its place has no reader.
     fn stop(&mut self) -> Result<(), Error> {
         self.is_stopped = true;
         self.queue.want(Wanted::Nothing);

@@ -35,11 +35,11 @@ pub(super) struct FreshPiece {
     key: Key,
     window: Window,
     fresh: usize,
-    /// Behind the packet's bytes: what waited for them follows.
+    /// End of the packet's bytes: bytes that waited for them follow.
     end: usize,
     /// The window for the next packet, if a gap is behind the packet.
     behind_gap: Option<Window>,
-    /// The stream ends with the packet, or with what waited for it.
+    /// Whether the stream ends with the packet, or with the bytes that waited for it.
     is_last: bool,
 }
 

@@ -140,7 +140,7 @@ struct Talks {
     /// Bytes of memory of the heads of all, and the most of them.
     memory: usize,
     memory_max: usize,
-    /// Conversations given up for want of memory.
+    /// Conversations given up for lack of memory.
     given_up: u64,
     unparsed: Unparsed,
 }
@@ -350,7 +350,7 @@ impl Talks {
 }
 
 impl Extract {
-    /// Takes what happens in streams.
+    /// Takes the events of streams.
     fn sink<'a>(
         (talks, bodies, failure): (&'a mut Talks, &'a mut Bodies, &'a mut Option<Error>),
     ) -> impl FnMut(&Stream, Event<'_>) + 'a {

@@ -41,7 +41,7 @@ pub(crate) const STREAM_MEMORY: Parameter = Parameter {
     default: Some("4M"),
     meaning: "the same of one stream",
 };
-/// The patience with what the receiver has.
+/// The time to wait for bytes that the receiver has.
 pub(crate) const PATIENCE: Parameter = Parameter {
     name: "patience",
     kind: ParameterType::Duration,

@@ -129,7 +129,7 @@ fn side(stream: &Stream) -> &'static str {
 }
 
 impl Files {
-    /// Returns bytes for which there was no room.
+    /// Returns bytes for which the file was full.
     fn take(&mut self, stream: &Stream, event: Event<'_>) -> io::Result<u64> {
         let key = (stream.connection, stream.is_from_client);
         match event {

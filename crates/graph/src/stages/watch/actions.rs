@@ -96,7 +96,7 @@ impl Actions {
         Ok(())
     }
 
-    /// Has events go where their rules say.
+    /// Delivers events by their rules.
     pub(super) fn take(&mut self, events: &[Event], rules: &Rules) -> Result<(), Error> {
         for event in events {
             let line = if self.is_json { event.to_json().to_string() } else { event.to_text() };
@@ -117,7 +117,7 @@ impl Actions {
         self.flush()
     }
 
-    /// Has what recorders held go to the lines.
+    /// Writes the contents of recorders to the lines.
     pub(super) fn record(&mut self, periods: &[RecordedPeriod]) -> Result<(), Error> {
         for period in periods {
             let line = if self.is_json { period.to_json().to_string() } else { period.to_text() };

@@ -12,7 +12,7 @@ use tapline_watch::HoldRequest;
 const HOLDS: &str = "holds";
 
 /// Makes a hold. One of this name that has all its time is as good: the rules were run over the same packets before.
-/// `Some` says what is wrong with a hold that is in force.
+/// `Some` describes the problem of a hold that is in force.
 ///
 /// # Errors
 /// A sentence with the reason.
@@ -54,7 +54,7 @@ fn covers(there: &HoldEntry, hold: &Hold) -> bool {
 /// Makes a file without a name where holds are made, so that a store that cannot be written shows before an event.
 ///
 /// # Errors
-/// What is wrong with the store, and the mend.
+/// The problem of the store, and the remedy.
 pub(super) fn check(store: &Path) -> Result<(), String> {
     Catalog::open(store).map_err(|error| match error.is_denied() {
         true => format!("{error}; {}", rights(store)),

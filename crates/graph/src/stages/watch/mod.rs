@@ -138,7 +138,7 @@ struct WatchStage {
 }
 
 impl WatchStage {
-    /// Has events go where they are to go.
+    /// Delivers the events.
     fn deliver(&mut self) -> Result<(), Error> {
         if !self.watch.has_events() {
             return Ok(());

@@ -89,7 +89,7 @@ impl Case {
         }
     }
 
-    /// Puts other rules in place, as SIGHUP does; what is said of it.
+    /// Replaces the rules, as SIGHUP does; returns the message.
     fn reload(&mut self, rules: &str) -> String {
         std::fs::write(self.folder.path().join("rules.toml"), rules).expect("it can be written");
         self.trial.control().reloads().request();
@@ -314,7 +314,7 @@ fn two_scripts_get_the_same_certificate() {
     assert_eq!(told, ["one", "two"]);
 }
 
-/// A mistake is a warning of one line; what went well is a notice.
+/// A mistake is a warning of one line; success is a notice.
 #[test]
 fn a_mistake_in_rules_read_again_is_one_line() {
     let mut case = Case::of_file(LOSSES);

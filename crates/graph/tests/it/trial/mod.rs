@@ -1,4 +1,5 @@
-//! A graph between sources and ends that remember what came: for the tests of stages, inside and outside of the crate.
+//! A graph between sources and ends that remember their packets: for the tests of stages, inside and outside of the
+//! crate.
 //!
 //! ```text
 //! file("in") -> STAGES -> json        what is pushed -> the stages, as a plan builds them -> what arrived, end by end
@@ -121,7 +122,7 @@ impl Trial {
         Arc::clone(&self.control)
     }
 
-    /// Pushes a batch, a nanosecond later than what came before.
+    /// Pushes a batch, a nanosecond later than the previous one.
     pub(crate) fn push(&mut self, batch: Batch<'_>) {
         self.now.wall = self.now.wall.plus_nanos(1);
         self.now.steady_ns = self.now.steady_ns.saturating_add(1);
@@ -185,12 +186,12 @@ impl Trial {
         self.arrived_at(0)
     }
 
-    /// The bytes of what came to the only end.
+    /// Bytes of the packets at the only end.
     pub(crate) fn data(&self) -> Vec<Vec<u8>> {
         self.arrived().into_iter().map(|packet| packet.data).collect()
     }
 
-    /// The time stamps of what came to the only end, in nanoseconds.
+    /// Time stamps of the packets at the only end, in nanoseconds.
     pub(crate) fn stamps(&self) -> Vec<i64> {
         self.arrived().iter().map(|packet| packet.meta.timestamp.as_nanos()).collect()
     }

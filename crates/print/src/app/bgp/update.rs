@@ -142,7 +142,7 @@ fn print_parts(cx: &mut Context<'_>, body: Span<'_>) -> Result<Option<()>, Cut> 
     Ok(Some(()))
 }
 
-/// A part with two bytes of length before it, and what follows it.
+/// A part with two bytes of length before it, and the rest behind it.
 fn counted(span: Span<'_>) -> Result<Option<(Span<'_>, Span<'_>)>, Cut> {
     if span.length < 2 {
         return Ok(None);

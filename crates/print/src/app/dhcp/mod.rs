@@ -6,7 +6,7 @@
 //! magic 4 (99.130.83.99) | options: (code 1 [length 1, value])*, 0 pads, 255 ends
 //! ```
 //!
-//! Text: `BOOTP/DHCP, Request from 00:0b:82:01:fc:42, length 272`; with `-v` what is set, one field a line.
+//! Text: `BOOTP/DHCP, Request from 00:0b:82:01:fc:42, length 272`; with `-v` the set fields, one a line.
 
 mod options;
 pub(crate) mod tables;

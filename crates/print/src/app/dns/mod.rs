@@ -386,7 +386,7 @@ fn print_service(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Printed 
     Ok(())
 }
 
-/// A prefix length, the rest of an address, and the name of what has the prefix (RFC 2874, historic).
+/// A prefix length, the rest of an address, and the name of the owner of the prefix (RFC 2874, historic).
 fn print_a6(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Printed {
     let prefix_len = message.u8(at)?;
     if prefix_len > 128 {

@@ -1,4 +1,4 @@
-//! IKE, versions 1 (RFC 2408, RFC 2409) and 2 (RFC 7296); and what shares its second port (RFC 3948).
+//! IKE, versions 1 (RFC 2408, RFC 2409) and 2 (RFC 7296); and the protocols that share its second port (RFC 3948).
 //!
 //! ```text
 //! initiator 8 | responder 8 | next payload 1 | version 1 | exchange 1 | flags 1 | message 4 | length 4 | payloads
@@ -70,7 +70,7 @@ fn print_hex(cx: &mut Context<'_>, message: Span<'_>, at: usize, length: usize) 
     true
 }
 
-/// The first 10 bytes of what follows in the message, and the last 20.
+/// The first 10 bytes of the rest of the message, and the last 20.
 fn print_some(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> bool {
     cx.text(" data=(");
     let end = message.captured();
@@ -86,7 +86,7 @@ fn print_some(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> bool {
     true
 }
 
-/// ` len=N`, and at `-vvv` what follows the payload's header. `false` if that was not captured.
+/// ` len=N`, and at `-vvv` the bytes behind the payload's header. `false` if that was not captured.
 fn print_whole(cx: &mut Context<'_>, message: Span<'_>, at: usize, length: usize, name: &str) -> bool {
     put!(cx, " {name}={}", length - PAYLOAD_HEADER_LEN);
     print_contents(cx, message, at, length, PAYLOAD_HEADER_LEN)

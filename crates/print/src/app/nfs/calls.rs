@@ -1,4 +1,4 @@
-//! Calls that wait for their reply: only the call says what its reply holds.
+//! Calls that wait for their reply: only the call determines the contents of its reply.
 
 use std::net::IpAddr;
 

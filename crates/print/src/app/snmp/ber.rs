@@ -1,4 +1,4 @@
-//! The values of SNMP messages in BER (X.690): what of ASN.1 the Internet's management needs (RFC 2578).
+//! The values of SNMP messages in BER (X.690): the part of ASN.1 that the Internet's management needs (RFC 2578).
 //!
 //! ```text
 //! identifier 1 (class 2 bits, constructed 1, tag 5; tag 31: more bytes of 7 bits) | length | contents
@@ -94,7 +94,7 @@ struct Head {
     length: usize,
 }
 
-/// The next value of `span`, which ends where what encloses it ends.
+/// The next value of `span`, which ends with its enclosing value.
 pub(super) fn parse<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Value<'p>, Stop> {
     let head = match parse_head(cx, span) {
         Ok(head) => head?,

@@ -37,7 +37,7 @@ pub(super) fn challenge(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     }
 }
 
-/// `false` if the packet has no room for a header, and said so.
+/// `false` if the packet is too short for a header, and the text says so.
 fn head(
     cx: &mut Context<'_>,
     name: &str,

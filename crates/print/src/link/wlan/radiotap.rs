@@ -221,7 +221,7 @@ fn print_standard(cx: &mut Context<'_>, flags: u32) {
 const BITS_20: [u32; 8] = [26, 52, 78, 104, 156, 208, 234, 260];
 const BITS_40: [u32; 8] = [54, 108, 162, 216, 324, 432, 486, 540];
 
-/// 802.11n: what is known, width and guard interval, index.
+/// 802.11n: the known fields, width and guard interval, index.
 fn print_mcs(cx: &mut Context<'_>, known: u8, flags: u8, index: u8) {
     let width = flags & 3;
     let short = flags & 0x04 != 0;

@@ -50,7 +50,7 @@ const STATUSES: &[(u8, &str)] = &[
     (0x80, "Fast association successful"),
 ];
 
-/// Prints a command; what follows it.
+/// Prints a command. Returns the rest.
 pub(super) fn print<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     if span.length < 1 {
         cx.text("[ERROR: Truncated before Command ID]");

@@ -12,7 +12,7 @@ use crate::text::Text;
 
 /// Offset of the extensions: behind a quote that is padded to 128 bytes.
 const EXTENSION_AT: usize = 8 + 128;
-/// Messages up to this length have no room for extensions.
+/// Messages up to this length are too short for extensions.
 const MESSAGE_MIN: usize = 156 - 20;
 const HEADER_LEN: usize = 4;
 const OBJECT_HEADER_LEN: usize = 4;

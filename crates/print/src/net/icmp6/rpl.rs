@@ -81,7 +81,7 @@ fn information(cx: &mut Context<'_>, body: Span<'_>) -> Printed {
     options(cx, body.skip(24))
 }
 
-/// Prints the DODAG id if there is one; what follows it. `None` if it does not fit.
+/// Prints the DODAG id if there is one. Returns the rest, `None` if it does not fit.
 fn graph_id<'p>(
     cx: &mut Context<'_>,
     body: Span<'p>,

@@ -64,7 +64,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Resu
     Ok(true)
 }
 
-/// Prints what an option holds. `false` if an address or a time was not captured.
+/// Prints the contents of an option. `false` if an address or a time was not captured.
 fn value(cx: &mut Context<'_>, option: Span<'_>, code: u8) -> Result<bool, Cut> {
     match code {
         TIMESTAMP => timestamps(cx, option),

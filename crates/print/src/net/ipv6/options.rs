@@ -23,7 +23,7 @@ const HOME_ADDRESS_LEN: usize = 18;
 /// Shorter payloads have no need of the jumbo option (RFC 2675).
 const JUMBO_MIN: u32 = 65_536;
 
-/// Prints hop-by-hop options; what a valid jumbo option says is the payload's length.
+/// Prints hop-by-hop options. Returns the payload's length of a valid jumbo option.
 pub(super) fn hop_by_hop(
     cx: &mut Context<'_>,
     header: Span<'_>,
@@ -86,7 +86,7 @@ impl List {
         Ok(true)
     }
 
-    /// `room` is what is left of the options, this one included.
+    /// `room` is the length of the remaining options, this one included.
     fn print_one(&mut self, cx: &mut Context<'_>, option: Span<'_>, room: usize) -> Result<bool, Cut> {
         let verbose = cx.verbose() > 0;
         let (name, min) = match option.u8(0)? {

@@ -17,7 +17,7 @@ fn packet(link_type: LinkType, bytes: &[u8], captured: usize) -> Recorded {
     }
 }
 
-/// Compares our text of packets with what is expected, and with that of tcpdump.
+/// Compares our text of packets with the expected text, and with that of tcpdump.
 fn check(flags: &str, packets: &[Recorded], expected: &str) {
     assert_eq!(String::from_utf8_lossy(&printed(flags, packets)), expected, "{flags}");
     let version = Command::new("tcpdump").arg("--version").output().map(|output| output.stdout);

@@ -1,7 +1,7 @@
 //! Compares the text of all captures next to the repository with that of the installed tcpdump, line by line.
 //!
 //! `cargo test -p tapline-print --test it tcpdump:: -- --nocapture` prints a table of the share of equal lines by
-//! protocol; the example `differences` lists what differs.
+//! protocol; the example `differences` lists the differences.
 
 mod comparison;
 mod details;

@@ -8,7 +8,7 @@ use crate::context::{Context, put};
 use crate::link::ethernet::print_tag;
 use crate::text::Text;
 
-/// Prints actions; each is passed over as long as its length makes sense.
+/// Prints actions; each is skipped as long as its length makes sense.
 pub(super) fn actions(cx: &mut Context<'_>, span: Span<'_>, before: &str) -> Part {
     let outcome = action_list(cx, span, before);
     settle(cx, outcome)
