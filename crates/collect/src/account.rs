@@ -66,7 +66,7 @@ impl Protocol {
 pub enum DatagramFault {
     /// The first bytes are not those of a protocol of flow export.
     NotExport = 0,
-    /// It ends within its header, or before the length in the header; or it is a fragment of a datagram.
+    /// The message ends within its header, or before the length in the header; or it is a fragment of a datagram.
     Short = 1,
 }
 

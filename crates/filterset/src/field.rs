@@ -72,7 +72,7 @@ impl Part {
         u64::from(self.offset) + u64::from(self.width)
     }
 
-    /// The same bytes, with any mask of bits.
+    /// Whether the bytes are the same, with any mask of bits.
     pub(super) fn same_bytes(self, other: Part) -> bool {
         (self.origin, self.offset, self.width) == (other.origin, other.offset, other.width)
     }

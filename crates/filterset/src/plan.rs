@@ -56,9 +56,9 @@ impl Guard {
 
 /// The result of a packet's walk through the plan.
 pub(super) enum Step<'p> {
-    /// These filters accept the packet.
+    /// Filters that accept the packet.
     Found(&'p [u32]),
-    /// These filters accept the packet, if the rest of them holds too.
+    /// Filters that accept the packet if the rest of them holds too.
     Candidates(&'p [Entry]),
     /// A table that may have an entry for it.
     Table(u16),

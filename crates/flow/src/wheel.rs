@@ -9,7 +9,7 @@
 //! That is its deadline here. Packets move no flow: a deadline only gets later, so a flow that is found before its
 //! time is moved to its present list. That is one visit for each idle timeout, not one for each packet. Lists lead
 //! both ways, so a flow that ends early is taken out at once. A tick is so long that the idle timeout is at most
-//! [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick,
+//! [`TICKS_OF_IDLE`] of them: then all flows of the table are in the order of their silence, to a tick,
 //! once those that were found before their time were moved on.
 
 use std::collections::TryReserveError;

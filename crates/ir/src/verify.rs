@@ -194,7 +194,7 @@ impl Ir {
         Some(PacketOffset::from(base, u32::try_from(self.as_const(more)?).ok()?))
     }
 
-    /// The same offset counted from the value to which its base adds a constant, if that sum does not wrap.
+    /// Counts the offset from the value to which its base adds a constant, if that sum does not wrap.
     fn behind(&self, place: PacketOffset) -> Option<PacketOffset> {
         let Op::Binary(Binary::Add, base, more) = *self.op(place.base?) else { return None };
         let more = self.as_const(more)?;

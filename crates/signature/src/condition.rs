@@ -53,9 +53,9 @@ pub(crate) enum Field {
 /// The way of comparing bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FlagMode {
-    /// These bits and no others.
+    /// Exactly the given bits.
     Exact,
-    /// These bits, and any others.
+    /// At least the given bits.
     All,
     /// At least one of these.
     Any,

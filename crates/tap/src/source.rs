@@ -47,7 +47,7 @@ const RETRY: Duration = Duration::from_millis(200);
 /// The time that it may take to answer then.
 const RETRY_WAIT: Duration = Duration::from_secs(1);
 
-/// A reader of a capture of `tapline serve`. It needs no privilege: the daemon's rules decide what it may read.
+/// A reader of a capture of `tapline serve`. It needs no privilege: the daemon's rules decide on its rights.
 pub struct Tap {
     name: String,
     channel: Channel,

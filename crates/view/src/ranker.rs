@@ -62,7 +62,7 @@ enum Progress {
     Good,
     /// A part of this second was missed.
     Missed,
-    /// That second has ended. Flows are wanted again, once the queue is nearly empty: to describe them costs the
+    /// The second has ended. Flows are wanted again, once the queue is nearly empty: to describe them costs the
     /// meter time, and is done once a second at most.
     Waiting,
 }

@@ -52,7 +52,7 @@ impl Clock {
         self.latest_ns = Some(latest_ns);
     }
 
-    /// The same packets, none with a time beyond the latest; `records` is memory for batches that have one.
+    /// Limits the times of packets to the latest; `records` is memory for batches that have one.
     pub(crate) fn limit<'a>(
         &mut self,
         batch: &Batch<'a>,

@@ -1,4 +1,4 @@
-//! The same packets in a store and in Stenographer's files, and searches of both with nothing in memory.
+//! A store and Stenographer's files with equal packets, and searches of both with nothing in memory.
 //!
 //! ```text
 //! generator --> far0 --> tapline record     --> store --------> tapline find; tcpdump over all its segments, a process each

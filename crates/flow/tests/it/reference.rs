@@ -479,7 +479,7 @@ fn flows_are_found_when_the_index_has_grown() {
     assert_eq!((metered.flows.len(), with(1), with(5), with(2)), (7900, 300, 1600, 6000));
 }
 
-/// The same addresses and identifiers on two VLANs are two packets, if the key distinguishes VLANs.
+/// Equal addresses and identifiers on two VLANs are two packets, if the key distinguishes VLANs.
 #[test]
 fn fragments_belong_to_the_network_that_they_came_from() {
     let fragment = |offset: u16, port: u16| {

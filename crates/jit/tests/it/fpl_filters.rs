@@ -21,7 +21,7 @@ use tapline_testkit::libpcap::LibpcapProgram;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::{number, volume};
 
-/// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole; the
+/// A question in both languages. Fields of FPL are found behind tags, and only in headers that are whole; the
 /// filters say so.
 const PAIRS: &[(&str, &str)] = &[
     ("RETURN PKT.W[12] == TYPE_IP;", "ip"),

@@ -104,7 +104,7 @@ fn a_full_queue_leaves_sums_and_bounds_right() {
     }
 }
 
-/// The same second, read: the unranked amount bounds every row and every key without one.
+/// Reading that second: the unranked amount bounds every row and every key without one.
 #[test]
 fn what_was_not_ranked_is_a_bound_of_each_key() {
     let (_folder, file, reader) = view();
