@@ -17,6 +17,7 @@ use crate::keys::WAYS;
 use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
+use crate::log::history;
 use crate::walk::{Found, Walk};
 
 /// Segments without an index whose heads are read for their totals, at most.
@@ -55,6 +56,9 @@ pub struct SegmentEntry {
     /// Without an index: the totals by the heads of its chunks, for the newest of such segments. What heads say is not
     /// verified.
     pub walked: Option<Standing>,
+    /// Chunks that it had when it was sealed and that are gone, by the log, and its index or the heads of its chunks;
+    /// `None` if one of both is unknown.
+    pub chunks_missing: Option<u64>,
 }
 
 /// Totals of a segment, from the head of its index. Packets lost behind the last chunk of a recording count with the
@@ -225,16 +229,22 @@ impl Catalog {
     /// [`Error::File`] if the directory cannot be read.
     pub fn segments(&self) -> Result<Vec<SegmentEntry>, Error> {
         let mut walks_left = WALKED_MAX;
+        let history = history(&self.paths);
         let mut entry = |number: u64| {
             let len = fs::metadata(self.paths.segment(number)).map_or(0, |metadata| metadata.len());
-            let standing = self.index(number).map(|index| standing(&index.summary, index.len()));
-            let walked = if standing.is_none() && walks_left > 0 {
+            let had = history.sealed.get(&number).map(|sealed| sealed.chunks);
+            let index = self.index(number);
+            let walked = if index.is_none() && walks_left > 0 {
                 walks_left -= 1;
-                self.walked(number)
+                self.walked(number, had.unwrap_or(0))
             } else {
                 None
             };
-            SegmentEntry { number, len, standing, walked }
+            let chunks = index.as_ref().map(|index| &index.summary).or(walked.as_ref()).map(|has| has.chunks);
+            let chunks_missing = had.zip(chunks).map(|(had, has)| had.saturating_sub(has.into()));
+            let standing = index.map(|index| totals(&index.summary, index.len()));
+            let walked = walked.filter(|has| has.chunks > 0).map(|has| totals(&has, 0));
+            SegmentEntry { number, len, standing, walked, chunks_missing }
         };
         // The newest ones are walked.
         let mut entries: Vec<SegmentEntry> = self.numbers()?.into_iter().rev().map(&mut entry).collect();
@@ -252,15 +262,15 @@ impl Catalog {
         Ok(entries)
     }
 
-    /// The totals of a segment by the heads of its chunks.
-    fn walked(&self, number: u64) -> Option<Standing> {
+    /// The totals of a segment by the heads of its chunks; it had `sealed` of them when it was sealed.
+    fn walked(&self, number: u64, sealed: u64) -> Option<Summary> {
         let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
-        let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?;
+        let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?.sealed(sealed);
         let mut contents = Contents::new(self.segment_len);
         while let Some(Found { offset, head }) = walk.next() {
             contents.note(&head, offset, [0; 32]);
         }
-        (contents.summary.chunks > 0).then(|| standing(&contents.summary, 0))
+        Some(contents.summary)
     }
 
     /// The earliest and the latest time of the packets that the store has; `None` if it has none. Segments without an
@@ -323,7 +333,7 @@ fn read_description(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-fn standing(summary: &Summary, index_len: u64) -> Standing {
+fn totals(summary: &Summary, index_len: u64) -> Standing {
     Standing {
         first: summary.first,
         last: summary.last,

@@ -22,15 +22,15 @@ impl Catalog {
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
     pub fn segments_missing(&self) -> Result<Vec<(u64, u64)>, Error> {
-        Ok(self.missing_segments()?.into_iter().map(|range| (*range.start(), *range.end())).collect())
+        Ok(self.missing_segments()?.0.into_iter().map(|range| (*range.start(), *range.end())).collect())
     }
 
     /// Numbers of segments that were recorded, are not there, and that no recorder deleted by the log. Of a segment
-    /// before the oldest or behind the newest only the log can tell.
+    /// before the oldest or behind the newest only the log can tell. With the history that the log has.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
-    pub(crate) fn missing_segments(&self) -> Result<Ranges, Error> {
+    pub(crate) fn missing_segments(&self) -> Result<(Ranges, History), Error> {
         let before = self.numbers()?;
         let history = history(&self.paths);
         // A recorder may have begun and deleted segments meanwhile. Deletions come into the log first.
@@ -39,12 +39,12 @@ impl Catalog {
         numbers.sort_unstable();
         numbers.dedup();
         let is_held = !self.holds()?.is_empty();
-        Ok(missing(&numbers, &history, is_held))
+        Ok((missing(&numbers, &history, is_held), history))
     }
 
-    /// Of these segments, those that may have packets of the window, by the times of their neighbours that are there.
-    pub(crate) fn missing_within(&self, window: Window) -> Result<u64, Error> {
-        let missing = self.missing_segments()?;
+    /// Of these segments, the number of those that may have packets of the window, by the times of their neighbours that
+    /// are there.
+    pub(crate) fn missing_within(&self, missing: &Ranges, window: Window) -> Result<u64, Error> {
         if missing.is_empty() {
             return Ok(0);
         }

@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
 use crate::index::{Builder, IndexOptions};
 use crate::lock;
+use crate::log::{History, history};
 use crate::restore::{Restored, index_options};
 
 /// What was made again: each segment and each roll-up is in one place.
@@ -24,7 +25,7 @@ pub struct Repaired {
     pub chunks: u64,
     /// Packets in those chunks.
     pub packets: u64,
-    /// Chunks that are not as they were written, and places that hold none, in the segments whose index was made: no
+    /// Chunks that are gone or not as they were written, and places that hold none, in the segments whose index was made: no
     /// index has them.
     pub damaged: u64,
     /// Bytes of the indexes made.
@@ -55,16 +56,17 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     let _lock = lock::take(&catalog.paths)?;
     let mut repaired = Repaired { rewritten: rewrite::finish(catalog)?, ..Repaired::default() };
     let numbers = catalog.numbers()?;
+    let mut history = history(&catalog.paths);
     let mut index = Builder::new(catalog.segment_len(), IndexOptions::default());
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
         }
         repaired.segments += 1;
-        match segment_state(catalog, number) {
+        match segment_state(catalog, number, &history) {
             Some(State::Whole) => repaired.intact += 1,
             Some(State::Missing | State::Damaged | State::Different) => {
-                repaired.make(catalog, number, &mut index)?;
+                repaired.make(catalog, number, &mut index, &mut history)?;
             }
             None => repaired.unreadable += 1,
         }
@@ -72,7 +74,7 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     for number in complete_roll_ups(catalog, &numbers) {
         repaired.roll_ups += 1;
         if !RollUp::read(catalog, number).is_some_and(|roll_up| roll_up.is_whole()) {
-            rollup::write(catalog, number)?;
+            rollup::write(catalog, number, &history)?;
             repaired.roll_ups_made += 1;
         }
     }
@@ -80,9 +82,16 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
 }
 
 impl Repaired {
-    fn make(&mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<(), Error> {
+    fn make(
+        &mut self,
+        catalog: &Catalog,
+        number: u64,
+        index: &mut Builder,
+        history: &mut History,
+    ) -> Result<(), Error> {
         index.clear_for(index_options(catalog, number));
-        let restored = match Restored::read(catalog, number, Some(&mut *index)) {
+        let sealed = catalog.sealed_chunks(number, history);
+        let restored = match Restored::read(catalog, number, sealed, Some(&mut *index)) {
             Ok(restored) => restored,
             Err(error) => {
                 self.unreadable += 1;
@@ -95,7 +104,7 @@ impl Repaired {
         self.chunks += u64::from(summary.chunks);
         self.packets += summary.packets;
         self.damaged += restored.damaged;
-        self.index_bytes += restored.seal(catalog, number, index)?;
+        self.index_bytes += restored.seal(catalog, number, index, history)?;
         Ok(())
     }
 }

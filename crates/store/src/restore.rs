@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::index::{self, Builder, Contents, IndexOptions, rollup};
 use crate::keys::Class;
 use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
+use crate::log::{self, History};
 use crate::walk::{Found, Walk};
 
 /// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
@@ -21,12 +22,13 @@ pub(crate) fn seal(
     number: u64,
     contents: &mut Contents,
     index: &mut Builder,
+    history: &History,
 ) -> Result<u64, Error> {
     (contents.summary.store, contents.summary.segment) = (catalog.id, number);
     let len = index::write(&catalog.paths.index(number), contents, index)?;
     let roll_up = rollup::roll_up_of(number);
     if number == *rollup::segments_of(roll_up).end() {
-        rollup::write(catalog, roll_up)?;
+        rollup::write(catalog, roll_up, history)?;
     }
     Ok(len)
 }
@@ -84,25 +86,28 @@ pub(crate) struct Restored {
     pub(crate) last: (u64, [u8; 32]),
     /// Where the next chunk may stand: behind the last one, or where the first slot begins in which nothing stands.
     pub(crate) end: u64,
-    /// Chunks that are not as they were written, and places that hold neither chunks nor fillers.
+    /// Chunks that are gone or not as they were written, and places that hold neither chunks nor fillers.
     pub(crate) damaged: u64,
 }
 
 impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
+    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index. When it was sealed
+    /// the segment had `sealed` chunks.
     ///
     /// # Errors
     /// [`Error::File`] if the segment cannot be opened.
     pub(crate) fn read(
         catalog: &Catalog,
         number: u64,
+        sealed: u64,
         mut index: Option<&mut Builder>,
     ) -> Result<Restored, Error> {
         let path = catalog.segment_path(number);
         let of_file = |error| Error::file("read", &path)(error);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));
         let file = opened.map_err(Error::file("open", &path))?;
-        let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
+        let walk = Walk::new(&file, catalog.id, number, catalog.segment_len());
+        let mut walk = walk.map_err(of_file)?.sealed(sealed);
         let mut reader = SectionReader::new();
         let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
         let mut last = (0, [0; 32]);
@@ -123,13 +128,26 @@ impl Restored {
             last = (found.head.number, hash);
             tail = Some(found.offset + u64::from(found.head.len));
         }
-        damaged += walk.damaged;
+        damaged += walk.damaged + walk.missing();
         let tail = tail.filter(|tail| damaged == 0 && is_filler(&file, *tail));
         Ok(Restored { contents, last, end: tail.unwrap_or(walk.end()), damaged })
     }
 
-    /// Writes the index that the chunks gave; gives its length.
-    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<u64, Error> {
-        seal(catalog, number, &mut self.contents, index)
+    /// Writes the index that the chunks gave; gives its length. If the index before alone knows of more chunks, the log
+    /// gets their number first: the new one would hide the loss.
+    pub(crate) fn seal(
+        mut self,
+        catalog: &Catalog,
+        number: u64,
+        index: &mut Builder,
+        history: &mut History,
+    ) -> Result<u64, Error> {
+        let chunks = u64::from(self.contents.summary.chunks);
+        if let Some(sealed) = catalog.sealed(number, history).filter(|sealed| sealed.chunks > chunks)
+            && history.sealed.insert(number, sealed).is_none()
+        {
+            log::append_synced(&catalog.paths, sealed.event(number))?;
+        }
+        seal(catalog, number, &mut self.contents, index, history)
     }
 }

@@ -1,7 +1,7 @@
 //! The chunks of a segment without its index, by their heads.
 //!
 //! ```text
-//! at a slot's start:  chunk -> behind it     chunk of a lower number -> next slot     filler -> next slot     unused slot -> the end     gap -> behind it     else: damaged, next page
+//! at a slot's start:  chunk -> behind it     chunk of a lower number -> next slot     filler -> next slot     unused slot -> the end, or next slot if chunks are missing     gap -> behind it     else: damaged, next page
 //! ```
 
 use std::fs::File;
@@ -54,6 +54,8 @@ pub(crate) struct Walk<'a> {
     /// Slots with a chunk of the segment that the file was before it was recycled.
     old: u64,
     has_chunks: bool,
+    /// Chunks that the segment had when it was sealed and that were not found so far.
+    left: u64,
 }
 
 /// A chunk that was found, and where.
@@ -94,7 +96,13 @@ impl<'a> Walk<'a> {
             damaged: 0,
             old: 0,
             has_chunks: false,
+            left: 0,
         }
+    }
+
+    /// Of a segment that had so many chunks when it was sealed: unused slots do not end it before these are found.
+    pub(crate) fn sealed(self, chunks: u64) -> Walk<'a> {
+        Walk { left: chunks, ..self }
     }
 
     /// Looks from a place on where a chunk ends.
@@ -111,6 +119,7 @@ impl<'a> Walk<'a> {
                 let offset = self.at;
                 self.is_lost = false;
                 self.has_chunks = true;
+                self.left = self.left.saturating_sub(1);
                 self.at += u64::from(head.len);
                 return Some(Found { offset, head });
             }
@@ -128,7 +137,8 @@ impl<'a> Walk<'a> {
                 |len: usize| len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && in_slot + len <= SLOT_LEN;
             match (filler_len(&bytes), gap_len(&bytes).filter(|len| is_gap(*len))) {
                 // Nothing was ever put behind it.
-                (Some(SLOT_LEN), _) if in_slot == 0 => break,
+                (Some(SLOT_LEN), _) if in_slot == 0 && self.left == 0 => break,
+                (Some(SLOT_LEN), _) if in_slot == 0 => self.at = slot_end,
                 (_, Some(len)) => self.at += len as u64,
                 (Some(PAGE_LEN), _) if !self.is_lost => self.at = slot_end,
                 _ => {
@@ -144,10 +154,15 @@ impl<'a> Walk<'a> {
         None
     }
 
+    /// Chunks that were recorded and are gone, besides one in each damaged place. Known once the walk is at its end.
+    pub(crate) fn missing(&self) -> u64 {
+        self.left.saturating_sub(self.damaged)
+    }
+
     /// Whether the segment was begun in a recycled file, and its recorder ended before all slots were cleared: no chunk
     /// was written yet, and nothing is lost. Known once the walk is at its end.
     pub(crate) fn is_begun(&self) -> bool {
-        self.old > 0 && !self.has_chunks
+        self.old > 0 && !self.has_chunks && self.left == 0
     }
 
     /// Where the first slot begins in which no chunk stands, once the walk is at its end.

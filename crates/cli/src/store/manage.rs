@@ -82,7 +82,7 @@ pub(crate) struct StatusArgs {
 /// Runs the command.
 pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
     match command {
-        StoreCommand::Status(args) => status(args).map(|()| ExitCode::SUCCESS),
+        StoreCommand::Status(args) => status(args),
         StoreCommand::Check(args) => mend::check(args),
         StoreCommand::Verify(args) => verify(args),
         StoreCommand::Repair(args) => mend::repair(args),
@@ -93,7 +93,10 @@ pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
     }
 }
 
-fn status(args: &StatusArgs) -> Result<()> {
+/// The exit status where packets that were recorded are gone.
+const INCOMPLETE: u8 = 3;
+
+fn status(args: &StatusArgs) -> Result<ExitCode> {
     let catalog = Catalog::open(&args.store)?;
     let segments = catalog.segments()?;
     let missing = catalog.segments_missing()?;
@@ -102,7 +105,13 @@ fn status(args: &StatusArgs) -> Result<()> {
         false => status_text(&catalog, &segments, &missing),
     };
     print(&text, args.json)?;
-    Ok(())
+    let is_complete = missing.is_empty() && segments.iter().all(|segment| gone(segment) == 0);
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::from(INCOMPLETE) })
+}
+
+/// Chunks of a segment that are known to be gone.
+fn gone(segment: &SegmentEntry) -> u64 {
+    segment.chunks_missing.unwrap_or(0)
 }
 
 fn status_text(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u64)]) -> String {
@@ -145,6 +154,9 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
     for (first, last) in missing {
         text += &format!("{}\n", missing_text(*first, *last));
     }
+    for segment in segments.iter().filter(|segment| gone(segment) > 0) {
+        text += &format!("{}\n", chunks_missing_text(segment.number, gone(segment)));
+    }
     text + recordings_text(catalog).as_str()
 }
 
@@ -154,6 +166,13 @@ fn missing_text(first: u64, last: u64) -> String {
         false => {
             format!("segments {first} to {last} are missing: no recorder deleted them, by the store's log")
         }
+    }
+}
+
+fn chunks_missing_text(segment: u64, chunks: u64) -> String {
+    match chunks {
+        1 => format!("segment {segment}: 1 chunk that was recorded is missing"),
+        _ => format!("segment {segment}: {} chunks that were recorded are missing", grouped(chunks)),
     }
 }
 
@@ -230,6 +249,7 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
             "bytes": segment.len,
             "sealed": segment.standing.as_ref().map(standing),
             "walked": segment.walked.as_ref().map(standing),
+            "chunks_missing": segment.chunks_missing,
         })
     };
     let recording = |recording: &RecordingEntry| {
@@ -339,6 +359,7 @@ pub(super) fn finding_text(finding: &Finding) -> String {
             format!("segment {segment}: {places} places hold neither chunk nor filler")
         }
         Finding::SegmentsMissing { first, last } => missing_text(*first, *last),
+        Finding::ChunksMissing { segment, chunks } => chunks_missing_text(*segment, *chunks),
         Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
             format!("segment {segment}: chunk {expected} should stand where chunk {found} does")

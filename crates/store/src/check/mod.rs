@@ -82,6 +82,13 @@ pub enum Finding {
         /// The number of the last.
         last: u64,
     },
+    /// Chunks of a segment that were recorded and are gone, by the log or the index: more than one in each damaged place.
+    ChunksMissing {
+        /// The segment.
+        segment: u64,
+        /// How many.
+        chunks: u64,
+    },
     /// A segment that is no regular file, or that the system refuses.
     Unreadable {
         /// The segment.
@@ -154,6 +161,7 @@ impl Finding {
             | Finding::Unfinished { .. }
             | Finding::Foreign { .. }
             | Finding::SegmentsMissing { .. }
+            | Finding::ChunksMissing { .. }
             | Finding::Unreadable { .. }
             | Finding::Missing { .. }
             | Finding::Broken { .. }
@@ -179,7 +187,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     let mut verified = Verified::default();
     let recordings = catalog.recordings();
     let mut chain = Chain::default();
-    let missing = catalog.missing_segments()?;
+    let (missing, history) = catalog.missing_segments()?;
     let mut gaps = SegmentGaps::of(&missing);
     verified.findings.extend(missing_findings(&missing));
     for (done, &number) in numbers.iter().enumerate() {
@@ -199,6 +207,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
             Ok(file) => match Walk::new(file, catalog.id, number, catalog.segment_len) {
                 Err(_) => false,
                 Ok(walk) => {
+                    let walk = walk.sealed(catalog.sealed_chunks(number, &history));
                     let is_newest = numbers.last() == Some(&number);
                     look(
                         walk,
@@ -378,5 +387,8 @@ fn look(
     let places = walk.damaged + u64::from(walk.is_begun() && !is_newest);
     if places > 0 {
         verified.findings.push(Finding::Foreign { segment, places });
+    }
+    if let chunks @ 1.. = walk.missing() {
+        verified.findings.push(Finding::ChunksMissing { segment, chunks });
     }
 }

@@ -10,7 +10,7 @@ use crate::erase::rewrite;
 use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
 use crate::index::{Contents, Index, SlotRow, Summary};
-use crate::log::history;
+use crate::log::{History, history};
 use crate::restore::read_intact;
 use crate::walk::Walk;
 
@@ -55,7 +55,7 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
     let is_recorded = catalog.is_recorded();
     let mut checked = Checked::default();
     let mut last = None;
-    let missing = catalog.missing_segments()?;
+    let (missing, at_first) = catalog.missing_segments()?;
     let mut gaps = SegmentGaps::of(&missing);
     checked.findings.extend(missing_findings(&missing));
     for (done, &number) in numbers.iter().enumerate() {
@@ -68,7 +68,7 @@ pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> R
             last = None;
         }
         let is_newest = done + 1 == numbers.len();
-        let segment = Segment::look(catalog, number, last, is_newest);
+        let segment = Segment::look(catalog, number, last, is_newest, &at_first);
         if segment.findings.is_empty() || catalog.segment_path(number).exists() {
             last = segment.last.or(last);
             checked.add(segment, may_be_open);
@@ -144,7 +144,13 @@ struct Segment {
 }
 
 impl Segment {
-    fn look(catalog: &Catalog, number: u64, before: Option<u64>, is_newest: bool) -> Segment {
+    fn look(
+        catalog: &Catalog,
+        number: u64,
+        before: Option<u64>,
+        is_newest: bool,
+        history: &History,
+    ) -> Segment {
         let mut segment = Segment {
             number,
             chunks: 0,
@@ -166,17 +172,18 @@ impl Segment {
         if len != catalog.segment_len() {
             segment.findings.push(Finding::Length { segment: number, len });
         }
-        segment.walk(catalog, &file, is_newest);
-        segment.state = segment_state(catalog, number).unwrap_or(State::Whole);
+        segment.walk(catalog, &file, is_newest, history);
+        segment.state = segment_state(catalog, number, history).unwrap_or(State::Whole);
         segment
     }
 
     /// Goes from head to head.
-    fn walk(&mut self, catalog: &Catalog, file: &File, is_newest: bool) {
-        let Ok(mut walk) = Walk::new(file, catalog.id, self.number, catalog.segment_len()) else {
+    fn walk(&mut self, catalog: &Catalog, file: &File, is_newest: bool, history: &History) {
+        let Ok(walk) = Walk::new(file, catalog.id, self.number, catalog.segment_len()) else {
             self.findings.push(Finding::Unreadable { segment: self.number });
             return;
         };
+        let mut walk = walk.sealed(catalog.sealed_chunks(self.number, history));
         while let Some(found) = walk.next() {
             self.chunks += 1;
             self.packets += u64::from(found.head.packets);
@@ -194,6 +201,9 @@ impl Segment {
         let places = walk.damaged + u64::from(walk.is_begun() && !is_newest);
         if places > 0 {
             self.findings.push(Finding::Foreign { segment: self.number, places });
+        }
+        if let chunks @ 1.. = walk.missing() {
+            self.findings.push(Finding::ChunksMissing { segment: self.number, chunks });
         }
     }
 }
@@ -215,10 +225,11 @@ fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<
 }
 
 /// How the index of a segment is, by its intact chunks; `None` if the segment cannot be read.
-pub(crate) fn segment_state(catalog: &Catalog, number: u64) -> Option<State> {
+pub(crate) fn segment_state(catalog: &Catalog, number: u64, history: &History) -> Option<State> {
     let opened = disk::open_regular(&catalog.segment_path(number), OpenOptions::new().read(true));
     let file = opened.ok()?;
-    let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).ok()?;
+    let walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).ok()?;
+    let mut walk = walk.sealed(catalog.sealed_chunks(number, history));
     let mut heads = Contents::new(catalog.segment_len());
     let mut founds = Vec::new();
     while let Some(found) = walk.next() {

@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::hold::HoldEntry;
 use crate::index::{Builder, IndexOptions, rollup};
 use crate::layout::SLOT_LEN;
+use crate::log::History;
 use crate::question::Question;
 use crate::restore::{Restored, index_options, read_intact};
 use crate::search::Window;
@@ -126,6 +127,7 @@ pub struct Eraser {
     filter: LinkFilters,
     holds: Vec<(HoldEntry, LinkFilters)>,
     account: ErasureAccount,
+    history: History,
     _lock: File,
 }
 
@@ -149,7 +151,8 @@ impl Eraser {
         let holds = catalog.holds()?.into_iter().map(of_hold).collect();
         let question = Question::of(&wanted.filter, &wanted.options);
         let account = ErasureAccount::default();
-        Ok(Eraser { catalog, wanted, question, filter, holds, account, _lock: lock })
+        let history = log::history(&catalog.paths);
+        Ok(Eraser { catalog, wanted, question, filter, holds, account, history, _lock: lock })
     }
 
     /// Counts what [`erase`](Self::erase) would erase; no file is changed. `progress` is called before each segment
@@ -245,7 +248,8 @@ impl Eraser {
         let mut reader = SectionReader::new();
         let len = self.catalog.segment_len();
         let path = self.catalog.segment_path(number);
-        let mut walk = Walk::new(&file, self.catalog.id, number, len).map_err(Error::file("read", &path))?;
+        let walk = Walk::new(&file, self.catalog.id, number, len).map_err(Error::file("read", &path))?;
+        let mut walk = walk.sealed(self.catalog.sealed_chunks(number, &self.history));
         while let Some(found) = walk.next() {
             account.chunks += 1;
             if !self.wanted.window.overlaps(found.head.first, found.head.last) {
@@ -256,9 +260,9 @@ impl Eraser {
                 pending.add(found.offset, new).inspect_err(|_| account.take_back(&pending))?;
             }
         }
-        account.places_damaged += walk.damaged;
+        account.places_damaged += walk.damaged + walk.missing();
         pending.write_rest().inspect_err(|_| account.take_back(&pending))?;
-        pending.finish()
+        pending.finish(&mut self.history)
     }
 
     /// Counts the packets to be erased in a chunk; returns the chunk without them, or `None` if it stays as it is.
@@ -405,13 +409,14 @@ impl Pending {
     }
 
     /// Makes index and roll-up again if the segment had them.
-    fn finish(self) -> Result<(), Error> {
+    fn finish(self, history: &mut History) -> Result<(), Error> {
         let Some(options) = self.index.filter(|_| self.is_begun) else { return Ok(()) };
         let mut index = Builder::new(self.catalog.segment_len(), options);
-        let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
-        restored.seal(&self.catalog, self.segment, &mut index)?;
+        let sealed = self.catalog.sealed_chunks(self.segment, history);
+        let restored = Restored::read(&self.catalog, self.segment, sealed, Some(&mut index))?;
+        restored.seal(&self.catalog, self.segment, &mut index, history)?;
         if self.has_roll_up {
-            rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
+            rollup::write(&self.catalog, rollup::roll_up_of(self.segment), history)?;
         }
         Ok(())
     }

@@ -8,6 +8,7 @@ use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::keys::Way;
 use crate::layout::{ROLL_UPS, sync_directory};
+use crate::log::History;
 
 const MAGIC: [u8; 8] = *b"TAPLTIR1";
 const HEAD_LEN: usize = 128;
@@ -58,12 +59,12 @@ struct Filter {
     fingerprints: u32,
 }
 
-/// Writes the roll-up of those of its segments that have an index.
+/// Writes the roll-up of those of its segments that have an index of all chunks that were recorded.
 ///
 /// # Errors
 /// [`Error::File`].
-pub(crate) fn write(catalog: &Catalog, number: u64) -> Result<(), Error> {
-    let (mut head, keys) = gather(catalog, number);
+pub(crate) fn write(catalog: &Catalog, number: u64, history: &History) -> Result<(), Error> {
+    let (mut head, keys) = gather(catalog, number, history);
     let fingerprints = match keys {
         Some(keys) if !keys.is_empty() => head.take(&keys),
         _ => Box::default(),
@@ -77,7 +78,7 @@ pub(crate) fn write(catalog: &Catalog, number: u64) -> Result<(), Error> {
 }
 
 /// What the indexes of a roll-up's segments say, and their keys; `None` if they are too many.
-fn gather(catalog: &Catalog, number: u64) -> (Head, Option<Vec<u64>>) {
+fn gather(catalog: &Catalog, number: u64, history: &History) -> (Head, Option<Vec<u64>>) {
     let mut head = Head {
         covered: 0,
         open: 0,
@@ -90,7 +91,11 @@ fn gather(catalog: &Catalog, number: u64) -> (Head, Option<Vec<u64>>) {
     };
     let mut keys = Some(Vec::new());
     for (bit, segment) in segments_of(number).enumerate() {
-        let Some(index) = catalog.index(segment) else { continue };
+        let had = history.sealed.get(&segment).map_or(0, |sealed| sealed.chunks);
+        let Some(index) = catalog.index(segment).filter(|index| u64::from(index.summary.chunks) >= had)
+        else {
+            continue;
+        };
         let Some(of_segment) = index.uppers(GROUPS) else { continue };
         let flag = |is_set: bool| u64::from(is_set) << bit;
         let open = |way: Way| index.summary.open[way as usize] > 0;
@@ -298,6 +303,6 @@ mod tests {
     fn gather_none() -> Head {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("seg")).unwrap();
-        gather(&Catalog::create(folder.path(), 4 << 20).unwrap(), 0).0
+        gather(&Catalog::create(folder.path(), 4 << 20).unwrap(), 0, &History::default()).0
     }
 }

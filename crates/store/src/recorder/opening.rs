@@ -19,6 +19,7 @@ use crate::files;
 use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, Paths, ROLL_UPS, SEGMENT_LEN_DEFAULT, SEGMENTS, SLOT_LEN, filler, named};
 use crate::lock;
+use crate::log::{History, history};
 use crate::restore::Restored;
 
 /// Indexes that are made again when a recording begins: more segments than one that was broken off leaves unsealed.
@@ -81,11 +82,13 @@ impl Writing {
             }
             taken => taken?,
         }
+        let mut history = history(&segments.catalog().paths);
         let mut index = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
         if let Some(builder) = &mut index {
-            restore_indexes(&segments, builder, &reserve, &progress)?;
+            restore_indexes(&segments, builder, &reserve, (&progress, &mut history))?;
         }
-        let current = begin_segment(&mut segments, index.as_deref_mut(), &reserve, &progress)?;
+        let current =
+            begin_segment(&mut segments, index.as_deref_mut(), &reserve, (&progress, &mut history))?;
         let Current { number, target, contents, at, last, recycled } = current;
         let path = named(&segments.catalog().segment_path(number));
         if segments.is_direct() && !target.takes_direct(at) {
@@ -119,6 +122,7 @@ impl Writing {
             snap_len: settings.snap_len,
             keeps_room: settings.keeps_room,
             policy: settings.overload,
+            history: History { sealed: history.sealed, ..History::default() },
             _lock: lock,
             segments,
             reserve,
@@ -182,28 +186,34 @@ fn begin_segment(
     segments: &mut Segments,
     mut index: Option<&mut Builder>,
     reserve: &Reserve,
-    progress: &Progress,
+    (progress, history): (&Progress, &mut History),
 ) -> Result<Current, Error> {
     let segment_len = segments.catalog().segment_len();
     let newest = segments.newest();
-    let read = |number| Restored::read(segments.catalog(), number, index.as_deref_mut());
+    let sealed = newest.map_or(0, |number| segments.catalog().sealed_chunks(number, history));
+    let read = |number| Restored::read(segments.catalog(), number, sealed, index.as_deref_mut());
     let going_on = newest.map(read).transpose()?;
     let last = match going_on.as_ref().map(|found| found.last) {
         Some(last) if last.0 > 0 => last,
-        _ => last_chunk(segments)?,
+        _ => last_chunk(segments, history)?,
     };
     if let (Some(number), Some(restored)) = (newest, going_on) {
         if let damaged @ 1.. = restored.damaged {
             progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
         }
-        // A segment without an intact chunk was begun when power failed, and begins again.
-        let at = if restored.contents.summary.chunks == 0 { 0 } else { restored.end };
+        let at = match u64::from(restored.contents.summary.chunks) {
+            // Chunks are gone, and others may stand where the next one would: what is left stays.
+            chunks if chunks < sealed => segment_len,
+            // A segment without an intact chunk was begun when power failed, and begins again.
+            0 => 0,
+            _ => restored.end,
+        };
         if at < segment_len {
             let target = segments.go_on(number, at)?;
             return Ok(Current { number, target, contents: restored.contents, at, last, recycled: None });
         }
         if let Some(builder) = index {
-            seal_again(restored, segments, number, builder, reserve, progress);
+            seal_again(restored, segments, number, builder, reserve, (progress, history));
         }
     }
     let Fresh { number, target, recycled } = segments.next()?;
@@ -216,7 +226,7 @@ fn restore_indexes(
     segments: &Segments,
     builder: &mut Builder,
     reserve: &Reserve,
-    progress: &Progress,
+    (progress, history): (&Progress, &mut History),
 ) -> Result<(), Error> {
     let missing = segments.without_index();
     let (older, newer) = missing.split_at(missing.len().saturating_sub(RESTORED_MAX));
@@ -225,8 +235,9 @@ fn restore_indexes(
         progress.tell(format!("{count} segments have no index: `tapline store repair` makes them"));
     }
     for &number in newer {
-        let restored = Restored::read(segments.catalog(), number, Some(&mut *builder))?;
-        if seal_again(restored, segments, number, builder, reserve, progress) {
+        let sealed = segments.catalog().sealed_chunks(number, history);
+        let restored = Restored::read(segments.catalog(), number, sealed, Some(&mut *builder))?;
+        if seal_again(restored, segments, number, builder, reserve, (progress, history)) {
             progress.tell(format!("segment {number} had no index: made again from its chunks"));
         }
     }
@@ -241,10 +252,10 @@ fn seal_again(
     number: u64,
     builder: &mut Builder,
     reserve: &Reserve,
-    progress: &Progress,
+    (progress, history): (&Progress, &mut History),
 ) -> bool {
     reserve.give();
-    let sealed = restored.seal(segments.catalog(), number, builder);
+    let sealed = restored.seal(segments.catalog(), number, builder, history);
     builder.clear();
     // A lack of room was told when the recording took it.
     let _ = reserve.renew();
@@ -252,11 +263,14 @@ fn seal_again(
 }
 
 /// The number and hash of the last chunk of the segments before the newest, which has none.
-fn last_chunk(segments: &Segments) -> Result<(u64, [u8; 32]), Error> {
+fn last_chunk(segments: &Segments, history: &History) -> Result<(u64, [u8; 32]), Error> {
     for number in segments.before_newest() {
         let last = match segments.catalog().index(number) {
             Some(index) => (index.summary.last_number, index.summary.last_hash),
-            None => Restored::read(segments.catalog(), number, None)?.last,
+            None => {
+                let sealed = segments.catalog().sealed_chunks(number, history);
+                Restored::read(segments.catalog(), number, sealed, None)?.last
+            }
         };
         // A segment without a chunk says nothing of the chain.
         if last.0 > 0 {

@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use super::reserve::Reserve;
 use super::segments::Segments;
 use super::writers::Target;
-use super::writing::{Event, Progress, add, note};
+use super::writing::{Event, Progress, add};
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
 use crate::layout::named;
+use crate::log::{self, History, Sealed};
 use crate::restore;
 
 /// A segment that is full.
@@ -35,6 +36,8 @@ struct Work {
     catalog: Catalog,
     progress: Arc<Progress>,
     reserve: Reserve,
+    /// The log as it was when the recording began.
+    history: History,
     /// Where builders go back to.
     indexes: SyncSender<Box<Builder>>,
     events: Sender<Event>,
@@ -51,12 +54,12 @@ impl Sealer {
     pub(super) fn start(
         catalog: Catalog,
         progress: Arc<Progress>,
-        reserve: Reserve,
+        (reserve, history): (Reserve, History),
         indexes: SyncSender<Box<Builder>>,
         events: Sender<Event>,
     ) -> Sealer {
         let (jobs, received) = sync_channel(1);
-        let work = Arc::new(Work { catalog, progress, reserve, indexes, events });
+        let work = Arc::new(Work { catalog, progress, reserve, history, indexes, events });
         let of_thread = Arc::clone(&work);
         let run = move || of_thread.run(&received);
         // Without a thread its caller does the work.
@@ -117,7 +120,7 @@ impl Work {
         }
         if let Some(mut index) = index {
             self.reserve.give();
-            match restore::seal(&self.catalog, number, &mut contents, &mut index) {
+            match restore::seal(&self.catalog, number, &mut contents, &mut index, &self.history) {
                 Ok(len) => add(&self.progress.index_bytes, len),
                 // It is searched by its chunks then.
                 Err(error) => self.progress.tell(error.to_string()),
@@ -129,7 +132,8 @@ impl Work {
             index.clear();
             let _ = self.indexes.try_send(index);
         }
-        note(&self.catalog, "sealed", number);
+        // A log that cannot be written keeps nothing else from being written.
+        let _ = log::append(&self.catalog.paths, Sealed::of(&contents.summary).event(number));
         let _ = self.events.send(Event::Sealed(number));
     }
 }

@@ -27,7 +27,7 @@ use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
 use crate::error::Error;
 use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, SLOT_LEN, gap, named};
-use crate::log::{self, now};
+use crate::log::{self, History, now};
 use crate::recordings::Rest;
 
 /// How often old segments are looked for, in nanoseconds.
@@ -181,6 +181,8 @@ pub(super) struct Writing {
     pub(super) snap_len: u32,
     pub(super) keeps_room: bool,
     pub(super) policy: Overload,
+    /// The log as it was when the recording began.
+    pub(super) history: History,
     /// Held as long as the store is recorded.
     pub(super) _lock: File,
 }
@@ -192,7 +194,7 @@ impl Writing {
 
     /// Works until the last job.
     pub(super) fn run(
-        self,
+        mut self,
         jobs: Arc<Jobs>,
         events: (Sender<Event>, Receiver<Event>),
         buffers: SyncSender<ChunkBuffer>,
@@ -202,7 +204,8 @@ impl Writing {
         let writers = Writers::start(self.segments.is_direct(), &sender);
         let catalog = self.segments.catalog().clone();
         let syncer = Syncer::start(self.progress(), sender.clone());
-        let sealer = Sealer::start(catalog, self.progress(), self.reserve.clone(), indexes, sender);
+        let kept = (self.reserve.clone(), std::mem::take(&mut self.history));
+        let sealer = Sealer::start(catalog, self.progress(), kept, indexes, sender);
         let mut at_work = AtWork {
             writing: self,
             writers,

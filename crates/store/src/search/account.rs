@@ -102,6 +102,12 @@ impl SearchAccount {
         self.losses_unknown + not_looked_into + self.chunks_gone + self.chunks_left > 0
     }
 
+    /// Adds chunks that were recorded and are gone.
+    pub(super) fn damage(&mut self, chunks: u64) {
+        self.chunks = self.chunks.saturating_add(chunks);
+        self.chunks_damaged = self.chunks_damaged.saturating_add(chunks);
+    }
+
     /// Whether each segment and each chunk is in one place.
     pub fn is_balanced(&self) -> bool {
         let looked_into = self.segments_indexed + self.segments_walked;

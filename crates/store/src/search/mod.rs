@@ -75,7 +75,8 @@ impl Search {
     pub fn new(catalog: Arc<Catalog>, window: Window, question: Question) -> Result<Search, Error> {
         let segments: VecDeque<u64> = catalog.numbers()?.into();
         let total = segments.len() as u64;
-        let segments_missing = catalog.missing_within(window)?;
+        let (missing, history) = catalog.missing_segments()?;
+        let segments_missing = catalog.missing_within(&missing, window)?;
         let recordings = catalog.recordings();
         let rests = recordings.iter().map(|recording| recording.lost_within(window));
         let lost = rests.fold(0, u64::saturating_add);
@@ -95,8 +96,8 @@ impl Search {
         let is_recorded = catalog.is_recorded();
         let cache_left = AtomicU64::new(if is_recorded { 0 } else { CACHED_MAX });
         let roll_up = Mutex::new((u64::MAX, None));
-        let deleted = Mutex::default();
-        let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up, deleted });
+        let history = Mutex::new(history);
+        let plan = Arc::new(Plan { catalog, window, question, is_recorded, cache_left, roll_up, history });
         Ok(Search { plan, segments, total, tail: None, account })
     }
 

@@ -5,7 +5,7 @@
 //!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
 //! ```
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, SlotRow};
 use crate::keys::Way;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
-use crate::log::history;
+use crate::log::{History, Sealed, history};
 use crate::question::{Fact, Question};
 use crate::recorder::WRITES_MAX;
 use crate::walk::Walk;
@@ -40,8 +40,8 @@ pub(super) struct Plan {
     pub(super) cache_left: AtomicU64,
     /// The roll-up that was asked last, by number.
     pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
-    /// Segments that recorders deleted, as the log was read last.
-    pub(super) deleted: Mutex<BTreeSet<u64>>,
+    /// The log as it was read last.
+    pub(super) history: Mutex<History>,
 }
 
 /// A segment that is open.
@@ -146,11 +146,18 @@ impl Plan {
         if self.catalog.segment_path(number).exists() {
             return false;
         }
-        let mut deleted = self.deleted.lock().unwrap_or_else(PoisonError::into_inner);
-        if !deleted.contains(&number) {
-            *deleted = history(&self.catalog.paths).deleted;
+        let mut known = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.deleted.contains(&number) {
+            *known = history(&self.catalog.paths);
         }
-        deleted.contains(&number)
+        known.deleted.contains(&number)
+    }
+
+    /// Contents of a segment when it was sealed, by the log; `None` if it had no packets of the window.
+    fn sealed(&self, number: u64) -> Option<Sealed> {
+        let known = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let sealed = known.sealed.get(&number).copied();
+        sealed.filter(|sealed| self.window.overlaps(sealed.first, sealed.last))
     }
 
     /// Whether the roll-up of a segment has neither its times nor its keys to offer.
@@ -223,6 +230,9 @@ impl Plan {
         segment: &Arc<OpenSegment>,
         account: &mut SearchAccount,
     ) -> Option<Vec<Stretch>> {
+        // An index that was made again leaves out chunks that were gone by then.
+        let sealed = self.sealed(segment.number).map_or(0, |sealed| sealed.chunks);
+        account.damage(sealed.saturating_sub(index.summary.chunks.into()));
         if !self.window.overlaps(index.summary.first, index.summary.last) {
             account.segments_by_time += 1;
             return Some(Vec::new());
@@ -279,7 +289,9 @@ impl Plan {
         // A recorder has written all chunks of a segment before it begins the next one: a missing index says nothing.
         let is_newest = self.catalog.numbers().is_ok_and(|numbers| numbers.last() == Some(number));
         let is_written = is_newest && (self.is_recorded || self.catalog.is_recorded());
-        let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
+        let sealed = self.sealed(*number).map_or(0, |sealed| sealed.chunks);
+        let walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
+        let mut walk = walk.sealed(sealed);
         account.segments_walked += 1;
         let mut places = Vec::new();
         // The last chunks found, each with the damaged places before it.
@@ -303,8 +315,9 @@ impl Plan {
         // Of a segment that was cut nobody knows how many chunks it had.
         let damaged = damaged + u64::from(*len < self.catalog.segment_len);
         // A segment that was recycled meanwhile has chunks of another number, or none yet.
-        if damaged > 0 && !self.is_deleted(*number) {
+        if damaged + walk.missing() > 0 && !self.is_deleted(*number) {
             account.places_damaged += damaged;
+            account.damage(walk.missing());
         }
         Ok((places, unfinished_from))
     }
