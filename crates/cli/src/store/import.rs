@@ -185,9 +185,12 @@ pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
 fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in named {
-        match fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.is_dir() {
-            true => gather(path, DEPTH_MAX, &mut files)?,
-            false => files.push(path.clone()),
+        let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        match (metadata.is_dir(), metadata.is_file()) {
+            (true, _) => gather(path, DEPTH_MAX, &mut files)?,
+            (_, true) => files.push(path.clone()),
+            // Opening a pipe waits for a writer, and none writes its packets twice.
+            _ => bail!("{} is neither a file nor a folder: packets are read twice", path.display()),
         }
     }
     if files.is_empty() {

@@ -95,6 +95,16 @@ fn imported_files_are_found_and_read_elsewhere() {
 }
 
 #[test]
+fn a_pipe_is_not_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    tapline_sys::disk::make_pipe(&pipe).unwrap();
+    let ended = run(["store", "import", text(&folder.path().join("store")), text(&pipe)]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("is neither a file nor a folder"), "{}", ended.stderr);
+}
+
+#[test]
 fn all_captures_are_imported_in_little_room() {
     let Some(captures) = captures_or_skip("all_captures_are_imported_in_little_room") else { return };
     let folder = tempfile::tempdir().unwrap();
