@@ -7,11 +7,12 @@ use std::sync::Arc;
 use tapline_packet::Timestamp;
 
 use super::RecorderSettings;
+use super::progress::{Progress, add};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::writers::Target;
-use super::writing::{Progress, Untold, Writing, add};
+use super::writing::{Untold, Writing};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
 use crate::error::Error;

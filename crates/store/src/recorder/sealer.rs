@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use super::progress::{Progress, add};
 use super::reserve::Reserve;
 use super::segments::Segments;
 use super::writers::Target;
-use super::writing::{Event, Progress, add};
+use super::writing::Event;
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
 use crate::layout::named;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use super::progress::Progress;
 use super::writers::Target;
-use super::writing::{Event, Progress};
+use super::writing::Event;
 
 /// A segment's file, and its name for messages.
 type Wanted = (Arc<Target>, PathBuf);

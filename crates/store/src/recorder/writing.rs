@@ -6,16 +6,15 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_packet::Timestamp;
 
-use super::Totals;
 use super::at_work::AtWork;
 use super::at_work::Before;
-use super::overload::{FreeBuffers, Jobs, Overload};
+use super::overload::{Jobs, Overload};
+use super::progress::{Progress, add};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
@@ -65,50 +64,6 @@ pub(super) enum Event {
     Prepared(Result<Prepared, Error>),
     /// The disk keeps what was written when that was asked for, or an error was told.
     Synced,
-}
-
-/// What others may see of the thread.
-#[derive(Debug, Default)]
-pub(super) struct Progress {
-    written: AtomicU64,
-    lost: AtomicU64,
-    /// Packets in chunks that were given up under overload.
-    shed: AtomicU64,
-    pub(super) free: FreeBuffers,
-    bytes: AtomicU64,
-    pub(super) index_bytes: AtomicU64,
-    pub(super) segments: AtomicU64,
-    pub(super) recycled: AtomicU64,
-    news: Mutex<Vec<String>>,
-}
-
-impl Progress {
-    pub(super) fn totals(&self) -> Totals {
-        // Relaxed: counters on their own; the last look is after the thread was joined.
-        Totals {
-            written: self.written.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-            cut: 0,
-            overload: [0, self.shed.load(Ordering::Relaxed), 0],
-            buffered: 0,
-            bytes: self.bytes.load(Ordering::Relaxed),
-            index_bytes: self.index_bytes.load(Ordering::Relaxed),
-            segments: self.segments.load(Ordering::Relaxed),
-            recycled: self.recycled.load(Ordering::Relaxed),
-        }
-    }
-
-    pub(super) fn news(&self) -> Vec<String> {
-        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub(super) fn tell(&self, text: String) {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
-    }
-}
-
-pub(super) fn add(counter: &AtomicU64, count: u64) {
-    counter.fetch_add(count, Ordering::Relaxed);
 }
 
 /// Where a chunk stands or will, and its hash.
