@@ -14,6 +14,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 
+use tapline_packet::Timestamp;
+
 use super::overload::Jobs;
 use super::sealer::{Sealer, Sealing};
 use super::syncer::Syncer;
@@ -37,7 +39,7 @@ pub(super) struct AtWork {
     pub(super) flown: u64,
     /// Segments whose index is being made.
     pub(super) sealing: Vec<u64>,
-    /// A file is being made ready for the next segment.
+    /// A file is being made ready for the next segment, or segments are being given up.
     pub(super) is_preparing: bool,
     /// The segment in which that was asked for last.
     pub(super) prepared_in: u64,
@@ -97,6 +99,10 @@ impl AtWork {
                 self.is_preparing = false;
                 self.writing.take_prepared(prepared);
             }
+            Event::Retired(retired) => {
+                self.is_preparing = false;
+                self.writing.take_retired(retired);
+            }
             Event::Synced => self.syncer.end(),
             Event::Written { ticket, buffer, result } => {
                 if let Some(flight) = self.flights.iter_mut().find(|flight| flight.ticket == ticket) {
@@ -131,6 +137,19 @@ impl AtWork {
         }
     }
 
+    /// Gives up segments that are too old: by the thread that prepares, since the disk is waited for.
+    fn expire(&mut self, now: Timestamp) {
+        let expired = self.writing.expired(now);
+        if expired.is_empty() {
+            return;
+        }
+        self.is_preparing = self.sealer.retire(&self.writing.segments, &expired);
+        if !self.is_preparing {
+            let retired = self.writing.segments.retire_all(&expired);
+            self.writing.take_retired(retired);
+        }
+    }
+
     /// Does the first job, if nothing on its way keeps it back.
     fn step(&mut self) -> Step {
         let is_still = self.flights.is_empty();
@@ -160,7 +179,7 @@ impl AtWork {
                 let wanted = self.writing.begin_sync(!is_still);
                 self.wanted_sync = wanted.map(|(target, path)| (self.flown, target, path));
                 if self.sealing.is_empty() && !self.is_preparing {
-                    self.writing.expire(now);
+                    self.expire(now);
                 }
                 self.start_sync();
                 Step::Done
@@ -260,6 +279,10 @@ impl AtWork {
             Event::Prepared(prepared) => {
                 self.is_preparing = false;
                 self.writing.take_prepared(prepared);
+            }
+            Event::Retired(retired) => {
+                self.is_preparing = false;
+                self.writing.take_retired(retired);
             }
             Event::Synced => self.syncer.end(),
             // All writes have ended.

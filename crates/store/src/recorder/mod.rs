@@ -4,7 +4,7 @@
 //! caller's thread   batch --encode, keys--> chunk buffer --full, or older than `flush_ns`--> job
 //! store             job --number, hash, checksum--> write;   segment full --> next segment
 //! store-write (4)   write --> disk, with O_DIRECT where the file system takes it
-//! store-index       full segment --> index;   segment almost full --> a file for the next one, cleared
+//! store-index       full segment --> index;   segment almost full --> a file for the next one, cleared;   expired --> spare
 //! store-sync        fdatasync(2), every `sync_ns`
 //! buffers           are allocated when the recorder opens, and go back to the caller's thread after the write
 //! ```

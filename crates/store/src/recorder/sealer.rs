@@ -30,6 +30,8 @@ enum Job {
     Seal(Sealing),
     /// The segments as they are now.
     Prepare(Segments),
+    /// Expired ones of them.
+    Retire(Segments, Vec<u64>),
 }
 
 /// Seals segments, and prepares the next one.
@@ -82,6 +84,12 @@ impl Sealer {
         jobs.is_some_and(|jobs| jobs.try_send(Job::Prepare(segments.clone())).is_ok())
     }
 
+    /// Has expired segments given up; `false` if there is no thread for it. The log is synced for each.
+    pub(super) fn retire(&self, segments: &Segments, expired: &[u64]) -> bool {
+        let job = || Job::Retire(segments.clone(), expired.to_vec());
+        self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job()).is_ok())
+    }
+
     /// Gives a builder back whose segment there is not.
     pub(super) fn give_back(&self, mut index: Box<Builder>) {
         index.clear();
@@ -109,6 +117,9 @@ impl Work {
             Job::Seal(sealing) => self.seal(sealing),
             Job::Prepare(segments) => {
                 let _ = self.events.send(Event::Prepared(segments.prepare()));
+            }
+            Job::Retire(segments, expired) => {
+                let _ = self.events.send(Event::Retired(segments.retire_all(&expired)));
             }
         });
     }

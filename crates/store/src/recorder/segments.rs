@@ -62,6 +62,13 @@ pub(super) struct Fresh {
     pub(super) recycled: Option<u64>,
 }
 
+/// Segments that expired: their files are spare ones.
+pub(super) struct Retired {
+    pub(super) spares: Vec<(u64, PathBuf)>,
+    /// Why the others are not.
+    pub(super) error: Option<Error>,
+}
+
 impl Segments {
     /// Takes stock, and reserves what is missing.
     pub(super) fn open(catalog: Catalog, settings: &RecorderSettings) -> Result<Segments, Error> {
@@ -244,22 +251,36 @@ impl Segments {
         self.lasts.remove(&number);
     }
 
-    /// Gives the files of old segments to new ones: those whose last packet came before `before`, unless a hold keeps
-    /// them.
-    pub(super) fn expire(&mut self, before: i64) -> Result<(), Error> {
+    /// Old segments: those whose last packet came before `before`, unless a hold keeps them.
+    pub(super) fn expired(&mut self, before: i64) -> Result<Vec<u64>, Error> {
         let numbers: Vec<u64> = self.all_but_newest().collect();
         let old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
         if old.is_empty() {
-            return Ok(());
+            return Ok(old);
         }
         let holds = self.catalog.holds()?;
-        let expired: Vec<u64> = old.into_iter().filter(|number| !self.is_held(&holds, *number)).collect();
-        for number in expired {
-            let spare = self.retire(number, "expired")?;
+        Ok(old.into_iter().filter(|number| !self.is_held(&holds, *number)).collect())
+    }
+
+    /// Makes spare files of expired segments: for another thread, with a copy of the segments.
+    /// [`take_retired`](Self::take_retired) tells the recorder's own.
+    pub(super) fn retire_all(&self, expired: &[u64]) -> Retired {
+        let mut retired = Retired { spares: Vec::new(), error: None };
+        for &number in expired {
+            match self.retire(number, "expired") {
+                Ok(spare) => retired.spares.push((number, spare)),
+                Err(error) => return Retired { error: Some(error), ..retired },
+            }
+        }
+        retired
+    }
+
+    /// Learns of segments whose files are spare ones now.
+    pub(super) fn take_retired(&mut self, spares: Vec<(u64, PathBuf)>) {
+        for (number, spare) in spares {
             self.drop_number(number);
             self.spares.push(spare);
         }
-        Ok(())
     }
 
     /// The greatest time of the packets of a segment, from its index or the heads of its chunks.

@@ -18,7 +18,7 @@ use super::progress::{Progress, add};
 use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
-use super::segments::{Fresh, Prepared, Segments};
+use super::segments::{Fresh, Prepared, Retired, Segments};
 use super::syncer::Syncer;
 use super::writers::{Target, Writers};
 use crate::catalog::Catalog;
@@ -31,6 +31,8 @@ use crate::recordings::Rest;
 
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
+/// Old segments that are given up at once: no segment begins meanwhile.
+const EXPIRED_MAX: usize = 16;
 
 /// The last part of a segment in which a file is made ready for the next one.
 const PREPARED_SHARE: u64 = 8;
@@ -62,6 +64,8 @@ pub(super) enum Event {
     Sealed(u64),
     /// A file was made ready for the next segment, or not.
     Prepared(Result<Prepared, Error>),
+    /// Segments were given up, as far as they could be.
+    Retired(Retired),
     /// The disk keeps what was written when that was asked for, or an error was told.
     Synced,
 }
@@ -491,16 +495,28 @@ impl Writing {
         }
     }
 
-    /// Gives up what is too old.
-    pub(super) fn expire(&mut self, now: Timestamp) {
-        let Some(retention) = &mut self.retention else { return };
+    /// Segments that are too old now; some of them, if they are many.
+    pub(super) fn expired(&mut self, now: Timestamp) -> Vec<u64> {
+        let Some(retention) = &mut self.retention else { return Vec::new() };
         let before = retention.look(now.as_nanos());
-        if !(0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
-            self.expired = now;
-            if let Err(error) = self.segments.expire(before) {
-                self.progress.tell(error.to_string());
-            }
+        if (0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
+            return Vec::new();
         }
+        let expired = self.segments.expired(before);
+        let mut expired =
+            expired.inspect_err(|error| self.progress.tell(error.to_string())).unwrap_or_default();
+        // The others go at the next flush.
+        if expired.len() <= EXPIRED_MAX {
+            self.expired = now;
+        }
+        expired.truncate(EXPIRED_MAX);
+        expired
+    }
+
+    /// Learns of segments that another thread gave up.
+    pub(super) fn take_retired(&mut self, Retired { spares, error }: Retired) {
+        self.segments.take_retired(spares);
+        error.into_iter().for_each(|error| self.progress.tell(error.to_string()));
     }
 
     /// Notes the end of the recording, with the counts that no chunk has. `rest` has those of the caller's thread.
