@@ -71,6 +71,7 @@ pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) ->
         view: None,
         rule_files: Default::default(),
         place_files: Default::default(),
+        commands: None,
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let context =

@@ -146,7 +146,7 @@ fn main() -> anyhow::Result<()> {
         Workload::File(args) => file::run(&args, &options, &mut report),
         Workload::Print(args) => print::run(&args, &options, &mut report),
         Workload::Live(args) => live::run(&args, &options, &mut report),
-        Workload::Filter(args) => filter::run(&args, options.runs),
+        Workload::Filter(args) => filter::run(&args, options.runs, || ()),
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Signatures(args) => signatures::run(&args, &options, &mut report),
@@ -168,7 +168,7 @@ fn main() -> anyhow::Result<()> {
 }
 
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    filter::run(&Default::default(), options.runs)?;
+    filter::run(&Default::default(), options.runs, || ())?;
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     ring::run(&Default::default(), options.runs)?;
     patterns::run(&Default::default(), options, report)?;

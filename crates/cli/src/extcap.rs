@@ -23,12 +23,14 @@ use clap::Args;
 use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::size_in;
+use tapline_sys::sandbox::AllowedAccess;
 use tapline_tap::protocol::{OfferedCapture, OfferedInterface};
 
 use crate::args::{FormatArg, SNAP_LEN};
 use crate::capture::{self, CaptureArgs};
 use crate::interfaces::link_types;
 use crate::live::{self, PolicyArg, Since, TAP};
+use crate::privileges;
 
 /// Name of the program for which Wireshark's extcap folders have a link.
 pub(crate) const PROGRAM: &str = "tapline-extcap";
@@ -130,6 +132,7 @@ pub(crate) fn run(args: &ExtcapArgs) -> Result<ExitCode> {
     if args.install {
         return install(args.folder.as_deref()).map(|()| ExitCode::SUCCESS);
     }
+    privileges::confine_quietly(&AllowedAccess::default());
     let answer = if args.extcap_interfaces {
         interfaces(args.socket.as_deref())
     } else if args.extcap_config {

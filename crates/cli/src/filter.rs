@@ -10,11 +10,12 @@ use clap::{ArgAction, Args, Subcommand};
 use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::{count_in, size_in};
+use tapline_sys::sandbox::AllowedAccess;
 
 use crate::args::{FplArgs, LanguageArgs, SNAP_LEN};
 use crate::compiler::{check_filter, filter_text, program_form};
-use crate::fpl;
 use crate::mistakes::mistake;
+use crate::{fpl, privileges};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -88,10 +89,17 @@ pub(crate) struct ExplainArgs {
 /// Runs the command.
 pub(crate) fn run(command: &FilterCommand) -> Result<()> {
     match command {
-        FilterCommand::Explain(args) => explain(args),
+        FilterCommand::Explain(args) => {
+            privileges::confine_compiler();
+            explain(args)
+        }
         FilterCommand::Bench(args) => {
             args.what.filter.iter().try_for_each(|text| check_filter(text))?;
-            tapline_measure::filter::run(&args.what, args.runs)
+            tapline_measure::filter::run(&args.what, args.runs, || {
+                let reads = args.what.file.iter().cloned().collect();
+                let needs = AllowedAccess { reads, runs_programs: true, ..AllowedAccess::default() };
+                privileges::confine_quietly(&needs);
+            })
         }
     }
 }

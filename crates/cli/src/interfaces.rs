@@ -23,11 +23,13 @@ use serde_json::{Value, json};
 use tapline_capture::af_packet::{self, CapturingProcess, InterfaceInfo};
 use tapline_packet::LinkType;
 use tapline_sys::XdpProgram;
+use tapline_sys::sandbox::AllowedAccess;
 use tapline_tap::protocol::{OfferedCapture, OfferedInterface};
 
 use crate::args::SNAP_LEN;
 use crate::container;
 use crate::live::{self, TAP};
+use crate::privileges;
 
 #[derive(Debug, Args)]
 pub(crate) struct InterfacesArgs {
@@ -52,6 +54,7 @@ const DAEMON_PATIENCE: Duration = Duration::from_millis(500);
 /// Prints the list.
 pub(crate) fn list(args: &InterfacesArgs) -> Result<()> {
     let interfaces = af_packet::list(args.netns.as_deref())?;
+    privileges::confine_quietly(&AllowedAccess::default());
     // A daemon that is named must be there; that of the machine may be.
     let captures = match &args.netns {
         Some(_) => Vec::new(),

@@ -2,12 +2,15 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use tapline_cells::{Order, Peer, Snapshot};
+use tapline_sys::sandbox::{self, AllowedAccess};
+
+use crate::privileges;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -46,6 +49,10 @@ pub(crate) fn run(args: &MemoryArgs) -> Result<()> {
     let add = args.add.iter().map(|&(cell, value)| (cell.to_string(), Order::Add { cell, value }));
     let reset = args.reset.then_some(("all".to_owned(), Order::SetAll { value: 0 }));
     let orders: Vec<(String, Order)> = set.chain(add).chain(reset).collect();
+    // Beside the file is one that those who change cells lock.
+    let folder = sandbox::folder_of(&args.file).map(Path::to_owned).into_iter().collect();
+    let (reads, makes) = if orders.is_empty() { (folder, Vec::new()) } else { (Vec::new(), folder) };
+    privileges::confine_quietly(&AllowedAccess { reads, makes, ..AllowedAccess::default() });
     let text = if orders.is_empty() { shown(args)? } else { changed(args, &orders)? };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())

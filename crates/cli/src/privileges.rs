@@ -55,6 +55,16 @@ pub(crate) fn confine(mut needs: AllowedAccess, meters: &Meters) -> MissingConfi
     sandbox::confine(&needs)
 }
 
+/// Confines a command that has no meters, as [`confine`] does. A kernel that lacks a part is reported by the commands that capture.
+pub(crate) fn confine_quietly(needs: &AllowedAccess) {
+    let _ = sandbox::confine(needs);
+}
+
+/// Leaves a process what compiling programs and filters of others takes: these name further files, and hosts.
+pub(crate) fn confine_compiler() {
+    confine_quietly(&AllowedAccess { reads: vec!["/".into()], ip: true, ..AllowedAccess::default() });
+}
+
 /// The folders of the meters of running captures, which a confined process may read. One of them is made where there is
 /// none: a folder that is made later could not be read.
 pub(crate) fn folders_of_meters() -> impl Iterator<Item = PathBuf> {

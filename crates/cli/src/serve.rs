@@ -34,6 +34,7 @@ use tapline_profile::Meters;
 use tapline_source::{Count, Source};
 use tapline_syntax::units::count_in;
 use tapline_sys::privilege::{self, Identity};
+use tapline_sys::sandbox::AllowedAccess;
 use tapline_tap::protocol::ControlAction;
 use tapline_tap::{Client, socket_path};
 
@@ -460,6 +461,7 @@ fn to_json(capture: &CaptureTotals) -> Value {
 
 /// Runs `tapline status`.
 pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
+    privileges::confine_quietly(&AllowedAccess::default());
     let program = format!("tapline status {}", env!("CARGO_PKG_VERSION"));
     let mut client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
     let status = client.status()?;
@@ -491,6 +493,7 @@ enum ControlArg {
 
 /// Runs `tapline control`.
 pub(crate) fn control(args: &ControlArgs) -> Result<()> {
+    privileges::confine_quietly(&AllowedAccess::default());
     let program = format!("tapline control {}", env!("CARGO_PKG_VERSION"));
     let mut client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
     let action = match args.action {

@@ -19,7 +19,6 @@ use tapline_packet::Interface;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;
-use crate::container;
 use crate::destinations::inputs;
 use crate::live::XdpArgs;
 use crate::mistakes::mistake;
@@ -27,6 +26,7 @@ use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
 use crate::strict::StrictArgs;
 use crate::wake::WakeArgs;
+use crate::{container, privileges};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -132,6 +132,7 @@ struct CheckArgs {
 /// Runs the command.
 pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     if let Some(WatchCommand::Check(check)) = &args.command {
+        privileges::confine_compiler();
         return check_file(&check.file, check.language);
     }
     let Some(rules) = &args.rules else {

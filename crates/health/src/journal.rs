@@ -247,7 +247,8 @@ fn check_directory(directory: &Path) -> io::Result<()> {
     if is_safe { Ok(()) } else { Err(io::Error::other("other users may write there")) }
 }
 
-fn directories() -> Vec<PathBuf> {
+/// Folders of journals.
+pub fn directories() -> Vec<PathBuf> {
     let named = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(directory) = named("TAPLINE_RUN_DIR") {
         return vec![directory];

@@ -27,6 +27,7 @@
 //! sandbox                                   what is left to a process once all is open: Landlock, seccomp
 //! output_file                               files that results are written to, and what root does not do with them
 //! Opener                                    files opened by a process that kept its rights
+//! helper                                    a process of our own with rights that this one gives up
 //! standard_output                           whether the program was started with one
 //! ```
 //!
@@ -48,6 +49,7 @@ mod folder;
 mod frame_socket;
 pub mod futex;
 pub mod heap;
+pub mod helper;
 mod host_name;
 mod link_control;
 mod live_frames;

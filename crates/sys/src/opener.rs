@@ -29,7 +29,7 @@ use std::path::Path;
 
 use crate::capability::{self, Capability};
 use crate::error::{check, check_len};
-use crate::{SyscallError, output_file, privilege, sandbox};
+use crate::{SyscallError, helper, output_file, privilege, sandbox};
 
 /// The longest request: an operation, two names of at most 255 bytes, a NUL after each.
 const REQUEST_MAX: usize = 1 + 2 * 256;
@@ -168,7 +168,7 @@ fn serve(socket: &OwnedFd, place: &Place) -> ! {
         // SAFETY: ignoring a signal installs no handler. The program decides when the work ends, by its socket.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    close_others(&[socket.as_raw_fd(), place.directory.as_raw_fd()]);
+    helper::close_others(&[socket.as_raw_fd(), place.directory.as_raw_fd()]);
     let ready = give_up(place).map_or_else(|error| error.errno(), |()| 0);
     if send(socket, &i32::to_ne_bytes(ready), None).is_err() || ready != 0 {
         // SAFETY: as below.
@@ -206,36 +206,6 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
     // opener.
     sandbox::confine_to_folder(place.directory.as_fd());
     Ok(())
-}
-
-/// Closes the parent's descriptors that the opener must not hold: the program's own end of the socket above all,
-/// without whose close the opener would never learn that the program has gone; and its standard output, whose reader
-/// waits for the end.
-fn close_others(keep: &[RawFd]) {
-    let mut keep = keep.to_vec();
-    keep.sort_unstable();
-    let mut first = 0;
-    for fd in keep.into_iter().chain([RawFd::MAX]) {
-        if first < fd {
-            close_range(first, fd - 1);
-        }
-        first = fd.saturating_add(1);
-    }
-}
-
-/// Closes descriptors from one number to another.
-fn close_range(first: RawFd, last: RawFd) {
-    // SAFETY: closes descriptors that nothing in this process uses again.
-    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
-        return;
-    }
-    // Before Linux 5.9.
-    // SAFETY: sysconf only reads a limit.
-    let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(0, 1 << 20) as RawFd;
-    for fd in first..=last.min(limit) {
-        // SAFETY: closing a number that is not open fails harmlessly; nothing in this process uses these again.
-        unsafe { libc::close(fd) };
-    }
 }
 
 fn obey(request: &[u8], place: &Place) -> io::Result<Option<OwnedFd>> {

@@ -40,6 +40,8 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
+/// Commands of bpf(2) to run a program (`BPF_PROG_TEST_RUN`), and to read its counters (`BPF_OBJ_GET_INFO_BY_FD`).
+const BPF_COMMANDS: [i32; 2] = [10, 15];
 /// Requests to a terminal that type into it, for the next reader of its input (ioctl_tty(2)).
 const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
 
@@ -65,6 +67,8 @@ pub struct AllowedAccess {
     pub is_server: bool,
     /// Whether connections to sockets with abstract names (unix(7)) are allowed.
     pub abstract_sockets: bool,
+    /// Whether programs that were loaded into the kernel may be run and asked for their counters (bpf(2)).
+    pub runs_programs: bool,
 }
 
 /// Confines this thread, and those that it makes later, to `needs` and the access of every command. On a kernel that
@@ -84,8 +88,9 @@ pub fn confine(needs: &AllowedAccess) -> MissingConfinement {
     // Root that stays root gives what it makes to the owner of the folder.
     let of_root = if makes && privilege::is_root() { &[libc::SYS_fchown][..] } else { &[] };
     let calls = [CALLS, of_makers, of_root, if needs.is_server { CALLS_OF_SERVERS } else { &[] }].concat();
+    let bpf = if needs.runs_programs { &BPF_COMMANDS[..] } else { &[] };
     let families = [&FAMILIES[..], if needs.ip { &FAMILIES_OF_IP } else { &[] }].concat();
-    if let Err(error) = seccomp(&calls, &families) {
+    if let Err(error) = seccomp(&calls, &families, bpf) {
         lacks.push(format!("no seccomp: all system calls stay within reach: {error}"));
     }
     lacks
@@ -104,7 +109,7 @@ pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> MissingConfinement {
     if !matches!(landlock(), Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced)) {
         lacks.push("no Landlock".to_owned());
     }
-    if seccomp(CALLS_OF_AN_OPENER, &[]).is_err() {
+    if seccomp(CALLS_OF_AN_OPENER, &[], &[]).is_err() {
         lacks.push("no seccomp".to_owned());
     }
     lacks
@@ -155,17 +160,20 @@ pub fn folder_of(path: &Path) -> Option<&Path> {
     Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
-fn seccomp(calls: &[c_long], families: &[i32]) -> Result<(), seccompiler::Error> {
+fn seccomp(calls: &[c_long], families: &[i32], bpf: &[i32]) -> Result<(), seccompiler::Error> {
     // The C library then makes threads by clone(2), whose flags can be looked at.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     apply(unknown, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.iter().map(|&call| (call, Vec::new())).collect();
     let dword = SeccompCmpArgLen::Dword;
-    let family = |family: &i32| {
-        SeccompRule::new(vec![SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Eq, *family as u64)?])
+    let is_first = |value: &i32| {
+        SeccompRule::new(vec![SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Eq, *value as u64)?])
     };
+    if !bpf.is_empty() {
+        rules.insert(libc::SYS_bpf, bpf.iter().map(is_first).collect::<Result<_, _>>()?);
+    }
     if !families.is_empty() {
-        rules.insert(libc::SYS_socket, families.iter().map(family).collect::<Result<_, _>>()?);
+        rules.insert(libc::SYS_socket, families.iter().map(is_first).collect::<Result<_, _>>()?);
         // Threads, no processes, and in no namespace of their own.
         let looked_at = (NAMESPACES | libc::CLONE_THREAD) as u32;
         let is_thread = SeccompCmpOp::MaskedEq(u64::from(looked_at));

@@ -1,7 +1,8 @@
 //! Actions outside of this program: commands, holds, webhooks, each with a queue that never makes packets wait.
 //!
 //! ```text
-//! event --try_send--> queue of 64 --thread--> the program, one after the other; its standard input is the event
+//! event --try_send--> queue of 64 --thread--> the program, one after the other; its standard input is the event;
+//!            |                                a confined process has it started by another (starter.rs)
 //!            | full: counted, not waited for
 //! event --try_send--> queue of 64 --thread--> a hold in a store (holding.rs)
 //! event --try_send--> queue of 256 --thread--> POST, three tries --no--> spool: lines in a file, sent later
@@ -22,10 +23,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use tapline_sys::{Memfd, process};
 
 use crate::event::Event;
 use crate::faults::{Failure, Faults};
+use crate::starter::CommandStarter;
 
 /// The time that commands, webhooks and holds have together at the end of a run.
 pub const END_TIME: Duration = Duration::from_secs(30);
@@ -37,7 +40,7 @@ const COMMAND_TIME: Duration = Duration::from_secs(30);
 /// The signal that ends a process at once (signal(7)).
 const SIGKILL: i32 = 9;
 /// Interval at which it is looked whether a command has ended.
-const LOOK: Duration = Duration::from_millis(10);
+pub(crate) const LOOK: Duration = Duration::from_millis(10);
 
 /// Counters of deliveries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -211,29 +214,38 @@ pub fn counted(number: u64, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
-struct CommandJob {
-    words: Vec<String>,
+/// A command that is to be started for an event.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct CommandJob {
+    pub(crate) words: Vec<String>,
     rule: String,
-    kind: &'static str,
+    kind: String,
     line: String,
+}
+
+impl CommandJob {
+    pub(crate) fn program(&self) -> &str {
+        self.words.first().map_or("", String::as_str)
+    }
 }
 
 /// Commands of events.
 pub struct Commands(Worker<CommandJob>);
 
 impl Commands {
-    /// The thread that starts commands.
+    /// The thread that has commands started: by `starter`, or without one by this process.
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start() -> io::Result<Commands> {
+    pub fn start(starter: Option<Arc<CommandStarter>>) -> io::Result<Commands> {
+        let work = move |jobs, tally, ending| work(jobs, tally, ending, starter);
         Worker::start("command", COMMANDS_MAX, work).map(Commands)
     }
 
     /// Queues a command for an event, unless too many wait.
     pub fn offer(&mut self, words: &[String], event: &Event) {
         let line = event.to_json().to_string() + "\n";
-        let (rule, kind) = (event.name.clone(), event.kind.name());
+        let (rule, kind) = (event.name.clone(), event.kind.name().to_owned());
         self.0.offer(&event.name, CommandJob { words: words.to_vec(), rule, kind, line });
     }
 
@@ -269,14 +281,23 @@ impl Commands {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the thread owns its end of the queue")]
-fn work(jobs: Receiver<CommandJob>, tally: Arc<Tally>, ending: Arc<Ending>) {
+fn work(
+    jobs: Receiver<CommandJob>,
+    tally: Arc<Tally>,
+    ending: Arc<Ending>,
+    starter: Option<Arc<CommandStarter>>,
+) {
+    let is_over = || ending.is_over();
+    let run = |job: &CommandJob| match &starter {
+        Some(starter) => starter.run(job, &is_over),
+        None => start_and_wait(job, &mut || ending.is_over()),
+    };
     let mut not_started = 0;
     for job in jobs.iter() {
         let has_time = !ending.is_over();
         not_started += u64::from(!has_time);
-        let program = job.words.first().map_or("", String::as_str);
-        *lock(&tally.at_work) = format!("{program} of rule {}", job.rule);
-        let failure = if has_time { run(&job, program, &ending).map_err(Some) } else { Err(None) };
+        *lock(&tally.at_work) = format!("{} of rule {}", job.program(), job.rule);
+        let failure = if has_time { run(&job).map_err(Some) } else { Err(None) };
         tally.count(&job.rule, |counts| match failure {
             Ok(()) => counts.done += 1,
             Err(_) => counts.failed += 1,
@@ -299,12 +320,13 @@ fn input(line: &str) -> io::Result<Stdio> {
     Ok(file.into())
 }
 
-/// Starts a command and waits for its end.
-fn run(job: &CommandJob, program: &str, ending: &Ending) -> Result<(), Failure> {
+/// Starts a command and waits for its end, or until `is_over`.
+pub(crate) fn start_and_wait(job: &CommandJob, is_over: &mut dyn FnMut() -> bool) -> Result<(), Failure> {
+    let program = job.program();
     let child = input(&job.line).and_then(|input| {
         let mut command = Command::new(program);
         command.args(job.words.iter().skip(1));
-        command.env("TAPLINE_RULE", &job.rule).env("TAPLINE_EVENT", job.kind);
+        command.env("TAPLINE_RULE", &job.rule).env("TAPLINE_EVENT", &job.kind);
         // A group of its own, so that what it starts ends with it.
         command.stdin(input).stdout(Stdio::null()).process_group(0).spawn()
     });
@@ -312,23 +334,24 @@ fn run(job: &CommandJob, program: &str, ending: &Ending) -> Result<(), Failure> 
         child.map_err(|error| Failure::new("start", format!("cannot start {program}: {error}")))?;
     let begin = Instant::now();
     loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return checked(program, status),
-            Ok(None) if begin.elapsed() < COMMAND_TIME && !ending.is_over() => thread::sleep(LOOK),
-            Ok(None) | Err(_) => {
-                // Its number is its own until it is waited for.
-                let _ = process::signal_group(child.id(), SIGKILL);
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(match ending.is_over() {
-                    true => Failure::new("end", format!("{program} was killed: the end had no time for it")),
-                    false => {
-                        let text = format!("{program} was killed: it took longer than {COMMAND_TIME:?}");
-                        Failure::new("time", text)
-                    }
-                });
-            }
+        if let Ok(Some(status)) = child.try_wait() {
+            return checked(program, status);
         }
+        let (has_ended, is_late) = (is_over(), begin.elapsed() >= COMMAND_TIME);
+        if has_ended || is_late {
+            // Its number is its own until it is waited for.
+            let _ = process::signal_group(child.id(), SIGKILL);
+            let _ = child.kill();
+            let _ = child.wait();
+            return Err(match has_ended {
+                true => Failure::new("end", format!("{program} was killed: the end had no time for it")),
+                false => {
+                    let text = format!("{program} was killed: it took longer than {COMMAND_TIME:?}");
+                    Failure::new("time", text)
+                }
+            });
+        }
+        thread::sleep(LOOK);
     }
 }
 
@@ -349,7 +372,7 @@ mod tests {
     /// Commands that have to end soon: their counts.
     fn ended(events: &[Event], words: &[&str], time: Duration) -> DeliveryCounts {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        let mut commands = Commands::start().unwrap();
+        let mut commands = Commands::start(None).unwrap();
         events.iter().for_each(|event| commands.offer(&words, event));
         let begin = Instant::now();
         commands.end_by(begin + time);
@@ -371,7 +394,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("number");
         let code = format!("sleep 778 & echo $! > {}; wait", file.display());
-        let mut commands = Commands::start().unwrap();
+        let mut commands = Commands::start(None).unwrap();
         commands.offer(&["sh", "-c", &code].map(str::to_owned), &Event::of_rule("r"));
         let number = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
         let begin = Instant::now();
@@ -396,7 +419,7 @@ mod tests {
     /// Two commands of a rule fail in one way, one in another, and one of another rule does not start.
     #[test]
     fn failures_of_commands_are_told_once_and_counted() {
-        let mut commands = Commands::start().unwrap();
+        let mut commands = Commands::start(None).unwrap();
         for (rule, code) in [("r", "exit 3"), ("r", "exit 3"), ("r", "kill -9 $$"), ("r", "exit 0")] {
             commands.offer(&["sh", "-c", code].map(str::to_owned), &Event::of_rule(rule));
         }

@@ -2,11 +2,13 @@
 
 use std::collections::HashSet;
 
+use serde::{Deserialize, Serialize};
+
 /// Maximum number of reported causes; then one sentence says that there are more.
 const CAUSES_MAX: usize = 64;
 
 /// The reason that a command, webhook or recording failed.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// The kind of failure; it has neither times nor names of files.
     pub(crate) cause: String,

@@ -18,6 +18,7 @@
 //! | `script`, `tables`, `recorder` | scripts, their values by key, their recorders |
 //! | `certificates` | certificates of TLS servers, for scripts |
 //! | `delivery`, `webhook`, `holding` | commands, calls and holds in a store, each by a thread with a bounded queue |
+//! | `starter` | the process that starts commands for one that is confined |
 //! | `faults` | failures of these and of recordings, each cause reported once |
 //! | `watch` | the engine |
 //!
@@ -49,6 +50,7 @@ mod script;
 #[cfg(not(feature = "scripts"))]
 #[path = "no_script.rs"]
 mod script;
+mod starter;
 mod state;
 #[cfg(feature = "scripts")]
 mod tables;
@@ -73,6 +75,7 @@ pub use rules::{
     Rules, ScriptEntry, Settings, Source,
 };
 pub use script::STACK_LEN;
+pub use starter::CommandStarter;
 pub use state::RuleCounts;
 pub use template::Template;
 pub use watch::{Program, Watch};

@@ -12,7 +12,7 @@ use tapline_traffic::Rate;
 use tapline_transmit::{LEAD_NS, Pacer, Schedule};
 
 use super::GenerateArgs;
-use crate::sending::{Outcome, Pace, Reporting, SendInput, SendTarget, conclude};
+use crate::sending::{Outcome, Pace, Reporting, SendInput, SendTarget, conclude, confine};
 use crate::session::clock;
 use crate::{privileges, signals};
 
@@ -30,6 +30,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     };
     let mut transmitter = args.sending.open(interface, pace)?;
     privileges::give_up(identity.as_ref())?;
+    confine(&transmitter, Vec::new());
     caught.obey(Arc::clone(&control))?;
     let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
     let place = SendTarget::of(&transmitter);

@@ -20,11 +20,12 @@ use serde_json::Value;
 use tapline_measure::{costs, micro};
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
 use tapline_syntax::units::count_in;
+use tapline_sys::sandbox::{AllowedAccess, folder_of};
 use tapline_sys::{disk, output_file};
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
-use crate::report;
+use crate::{privileges, report};
 
 /// A live profile ends after this time unless told otherwise.
 const DURATION: Duration = Duration::from_secs(10);
@@ -159,6 +160,8 @@ fn draw(args: &ProfileArgs, runs: &[Breakdown]) -> Result<()> {
 }
 
 fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {
+    let makes = args.svg.as_deref().and_then(folder_of).map(Path::to_owned).into_iter().collect();
+    privileges::confine_quietly(&AllowedAccess { reads: files.to_vec(), makes, ..AllowedAccess::default() });
     let runs = files.iter().map(|path| saved(path)).collect::<Result<Vec<_>>>()?;
     draw(args, &runs)?;
     let [before, after] = runs.as_slice() else { bail!("--compare takes two files") };

@@ -2,7 +2,7 @@
 //! `tapline_measure::costs`.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -10,10 +10,12 @@ use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, WorkerContext};
+use tapline_graph::stages::CommandStarter;
 use tapline_graph::{Control, Engine, Inlet, RunReport};
 use tapline_measure::costs::{EngineOutcome, Measured, PreparedRun};
 use tapline_profile::{Meters, merge_workers};
 use tapline_sys::bpf::RunTimeStatistics;
+use tapline_sys::sandbox::folder_of;
 
 use super::{DURATION, ProfileArgs, text};
 use crate::args::SNAP_LEN;
@@ -21,7 +23,7 @@ use crate::compiler::{Compiler, check_filter};
 use crate::escape::event_line;
 use crate::live::bare_name;
 use crate::run::settings::RunSettings;
-use crate::run::{code, opening, sending};
+use crate::run::{code, confining, opening, sending};
 use crate::session::{self, clocks, stop_after};
 use crate::{privileges, signals};
 
@@ -44,6 +46,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let commands = confining::command_starter(&plan, identity.as_ref())?;
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
     let mut opened = opening::sources(&settings, &plan, &compiler, &control)?;
@@ -54,9 +57,13 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let mut outputs = opening::open_outputs(&settings, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&session::title());
     privileges::give_up(identity.as_ref())?;
+    let mut needs = confining::needs(&plan, false, identity.is_some());
+    needs.runs_programs = settings.kernel_filter_runs.is_some();
+    needs.makes.extend(args.svg.as_deref().and_then(folder_of).map(Path::to_owned));
+    privileges::confine(needs, &meters);
     caught.obey(Arc::clone(&control))?;
 
-    let common = common(args, compiler);
+    let common = common(args, compiler, commands);
     let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
     let context =
         WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut take };
@@ -95,7 +102,11 @@ fn devices(plan: &Plan) -> Vec<&str> {
     devices.map(|node| bare_name(node.arguments.text("interface"))).collect()
 }
 
-fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
+fn common(
+    args: &ProfileArgs,
+    compiler: Arc<Compiler>,
+    commands: Option<Arc<CommandStarter>>,
+) -> GraphSettings {
     GraphSettings {
         options: Arc::new(move |interface| compiler.options(interface)),
         workers: 1,
@@ -104,6 +115,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
         view: None,
         rule_files: Default::default(),
         place_files: Default::default(),
+        commands,
     }
 }
 

@@ -20,13 +20,12 @@ use anyhow::Result;
 use clap::Args;
 use tapline_graph::{Control, grouped};
 use tapline_syntax::units::count_in;
-use tapline_sys::sandbox::{self, AllowedAccess};
+use tapline_transmit::Pacer;
 use tapline_transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
 use tapline_transmit::rewrite::{IpRule, MacRule, Rewrite};
-use tapline_transmit::{Backend, Pacer};
 
 use crate::args::parse_duration;
-use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude};
+use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude, confine};
 use crate::session::stop_after;
 use crate::stored::{self, PastArgs};
 use crate::{privileges, signals};
@@ -113,11 +112,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let mut transmitter = args.sending.open(&args.interface, pace(args))?;
     let input = input::open(args, &control)?;
     privileges::give_up(identity.as_ref())?;
-    // Live frames are sent by bpf(2), which a confined process cannot call.
-    if transmitter.backend() != Backend::Live {
-        let reads = args.files.iter().filter_map(|name| stored::directory(name)).collect();
-        let _ = sandbox::confine(&AllowedAccess { reads, ..AllowedAccess::default() });
-    }
+    let reads = args.files.iter().filter_map(|name| stored::directory(name)).collect();
+    confine(&transmitter, reads);
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));

@@ -1,9 +1,12 @@
 //! Rights of a graph once all is open: where its stages read, write and send.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{watch_needs, watch_writes};
+use tapline_graph::stages::{CommandStarter, watch_needs, watch_writes};
+use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use super::publishing::socket_of;
@@ -11,7 +14,7 @@ use crate::{privileges, stored};
 
 /// The needs of a graph. `may_change`: it may become another one. `has_opener`: files of captures are made by another
 /// process.
-pub(super) fn needs(plan: &Plan, may_change: bool, has_opener: bool) -> AllowedAccess {
+pub(crate) fn needs(plan: &Plan, may_change: bool, has_opener: bool) -> AllowedAccess {
     // A changed graph may write any file.
     let mut needs = AllowedAccess { all_files: may_change, ip: may_change, ..AllowedAccess::default() };
     plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
@@ -22,10 +25,22 @@ pub(super) fn needs(plan: &Plan, may_change: bool, has_opener: bool) -> AllowedA
     needs
 }
 
-/// Whether rules start commands, which a confined process could not: these have the rights that are left.
-pub(super) fn starts_commands(plan: &Plan) -> bool {
+/// The process that starts the commands of rules, which a confined one cannot: it has the rights that are left to
+/// `identity`. `None` where rules start none.
+///
+/// To be called before anything is open and threads are made: the process is a fork.
+pub(crate) fn command_starter(
+    plan: &Plan,
+    identity: Option<&Identity>,
+) -> io::Result<Option<Arc<CommandStarter>>> {
     let watches = plan.nodes.iter().filter(|node| node.class.name == "watch");
-    watches.map(|node| watch_needs(Path::new(node.arguments.text("rules")))).any(|needs| needs.commands)
+    let files: Vec<PathBuf> = watches.map(|node| node.arguments.text("rules").into()).collect();
+    let commands = || files.iter().flat_map(|path| watch_needs(path).commands).collect::<Vec<_>>();
+    if commands().is_empty() {
+        return Ok(None);
+    }
+    let give_up = || privileges::give_up(identity).map_err(|error| format!("{error:#}"));
+    CommandStarter::start(give_up, commands).map(|starter| Some(Arc::new(starter)))
 }
 
 fn add(needs: &mut AllowedAccess, node: &PlanNode, has_opener: bool) {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use tapline_capture::Listener;
 use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
@@ -141,6 +141,8 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(options.relinquish_privileges.as_deref())?;
+    let commands = confining::command_starter(plan, identity.as_ref())
+        .context("cannot start the process that starts the commands of rules")?;
     let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
     let compiler =
         Arc::new(Compiler::new(SNAP_LEN, true, options.language, is_live, options.netns.as_deref()));
@@ -159,9 +161,7 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     let meters = Meters::create(&reporting::title(plan));
     let view = open_view(plan, &interfaces, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
-    if !confining::starts_commands(plan) {
-        privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
-    }
+    privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
     let of_filters = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| of_filters.options(interface)),
@@ -171,6 +171,7 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         view,
         rule_files: Default::default(),
         place_files: Default::default(),
+        commands,
     });
     let places = sockets.start()?;
     if let Some(args) = reload {

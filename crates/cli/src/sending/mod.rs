@@ -5,14 +5,17 @@ mod reporting;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tapline_syntax::units::count_in;
+use tapline_sys::sandbox::AllowedAccess;
 use tapline_sys::timer;
 use tapline_transmit::{Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter};
 
+use crate::privileges;
 use crate::strict::StrictArgs;
 pub(crate) use report::{Outcome, SendInput, conclude};
 pub(crate) use reporting::Reporting;
@@ -41,6 +44,12 @@ pub(crate) struct SendArgs {
     patience: u32,
     #[command(flatten)]
     pub(crate) strict: StrictArgs,
+}
+
+/// Leaves this process what sending takes: the socket that is open, or the program for live frames, and `reads`.
+pub(crate) fn confine(transmitter: &Transmitter, reads: Vec<PathBuf>) {
+    let runs_programs = transmitter.backend() == Backend::Live;
+    privileges::confine_quietly(&AllowedAccess { reads, runs_programs, ..AllowedAccess::default() });
 }
 
 /// Pace of packets.

@@ -212,6 +212,7 @@ impl OpenedGraph {
             view: None,
             rule_files: Default::default(),
             place_files: Default::default(),
+            commands: None,
         };
         let stages = &mut self.stages;
         let mut output = |node: usize| -> Result<Box<dyn Stage>, String> {

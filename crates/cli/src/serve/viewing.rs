@@ -102,6 +102,7 @@ impl OpenedView {
             view: Some(self.file),
             rule_files: Default::default(),
             place_files: Default::default(),
+            commands: None,
         };
         let control = Arc::new(Control::new(None));
         let mut output =

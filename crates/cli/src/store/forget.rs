@@ -36,10 +36,10 @@ Exit status: 0 erased; 1 an error, packets on hold (nothing is erased then), or 
 pub(crate) struct ForgetArgs {
     /// The store.
     #[arg(value_name = "STORE")]
-    store: PathBuf,
+    pub(super) store: PathBuf,
     /// Which packets go, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
-    filter: Vec<String>,
+    pub(super) filter: Vec<String>,
     #[command(flatten)]
     when: WhenArgs,
     #[command(flatten)]

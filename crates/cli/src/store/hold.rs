@@ -26,13 +26,13 @@ other segments; where all are held it loses new packets, says so, and counts the
 pub(crate) struct HoldArgs {
     /// The store.
     #[arg(value_name = "STORE")]
-    store: PathBuf,
+    pub(super) store: PathBuf,
     /// A name for the hold: letters, digits, '-', '_'. Without one all holds are listed.
     #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Which packets of the time, in the pcap-filter language; all without one.
     #[arg(value_name = "FILTER")]
-    filter: Vec<String>,
+    pub(super) filter: Vec<String>,
     #[command(flatten)]
     when: WhenArgs,
     /// The reason, for people.
@@ -47,7 +47,7 @@ pub(crate) struct HoldArgs {
 pub(crate) struct ReleaseArgs {
     /// The store.
     #[arg(value_name = "STORE")]
-    store: PathBuf,
+    pub(super) store: PathBuf,
     /// The hold.
     #[arg(value_name = "NAME")]
     name: String,

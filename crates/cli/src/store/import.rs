@@ -18,12 +18,13 @@ use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection, Timestamp
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
-use tapline_sys::sandbox::{self, AllowedAccess};
+use tapline_sys::sandbox::AllowedAccess;
 
 use super::progress::{ProgressLine, print};
 use super::record::{IndexKeys, index_options};
 use crate::args::SNAP_LEN;
 use crate::escape::plain;
+use crate::privileges;
 use crate::run::confining::existing;
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
@@ -92,8 +93,7 @@ fn confine(args: &ImportArgs, paths: &[PathBuf]) {
         makes: vec![existing(&store)],
         ..AllowedAccess::default()
     };
-    // A kernel that lacks a part is told of by the commands that capture.
-    let _ = sandbox::confine(&needs);
+    privileges::confine_quietly(&needs);
 }
 
 /// What became of the files and their packets.

@@ -12,13 +12,14 @@ use tapline_store::moments::shown;
 use tapline_store::{
     Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window, gap_lines,
 };
-use tapline_sys::sandbox::{self, AllowedAccess};
+use tapline_sys::sandbox::AllowedAccess;
 
 use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
 use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs, printable};
 use super::import::{self, IMPORT_EXAMPLES, ImportArgs};
 use super::mend::{self, CHECK_EXAMPLES, REPAIR_EXAMPLES};
 use super::progress::{ProgressLine, print};
+use crate::privileges;
 use crate::stored::gap_json;
 
 pub(crate) const STORE_EXAMPLES: &str = "\
@@ -81,6 +82,7 @@ pub(crate) struct StatusArgs {
 
 /// Runs the command.
 pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
+    confine(command);
     match command {
         StoreCommand::Status(args) => status(args),
         StoreCommand::Check(args) => mend::check(args),
@@ -91,6 +93,23 @@ pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
         StoreCommand::Forget(args) => forget::forget(args),
         StoreCommand::Import(args) => import::import(args),
     }
+}
+
+/// Leaves this process the store, which some commands write to. `import` makes one.
+fn confine(command: &StoreCommand) {
+    let (store, writes, filter) = match command {
+        StoreCommand::Status(args) | StoreCommand::Check(args) | StoreCommand::Verify(args) => {
+            (&args.store, false, &[][..])
+        }
+        StoreCommand::Repair(args) => (&args.store, true, &[][..]),
+        StoreCommand::Hold(args) => (&args.store, true, &args.filter[..]),
+        StoreCommand::Release(args) => (&args.store, true, &[][..]),
+        StoreCommand::Forget(args) => (&args.store, true, &args.filter[..]),
+        StoreCommand::Import(_) => return,
+    };
+    let (makes, reads) = if writes { (vec![store.clone()], vec![]) } else { (vec![], vec![store.clone()]) };
+    let ip = filter.iter().any(|word| privileges::may_ask_for_names(word));
+    privileges::confine_quietly(&AllowedAccess { reads, makes, ip, ..AllowedAccess::default() });
 }
 
 /// The exit status where packets that were recorded are gone.
@@ -282,8 +301,6 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
 
 fn verify(args: &StatusArgs) -> Result<ExitCode> {
     let catalog = Catalog::open(&args.store)?;
-    // A kernel that lacks a part is told of by the commands that capture.
-    let _ = sandbox::confine(&AllowedAccess { reads: vec![args.store.clone()], ..AllowedAccess::default() });
     let line = ProgressLine::new("segments");
     let verified = tapline_store::verify(&catalog, &mut |done, all| {
         line.tell(done, all);

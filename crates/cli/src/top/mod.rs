@@ -181,8 +181,7 @@ fn confine(args: &TopArgs, past: &Past) {
         makes: past.folder().into_iter().collect(),
         ..AllowedAccess::default()
     };
-    // A kernel that lacks a part is told of by the commands that capture.
-    let _ = sandbox::confine(&needs);
+    privileges::confine_quietly(&needs);
 }
 
 fn others(report: &Report) -> String {

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tapline_capture::af_packet::KernelTally;
 use tapline_packet::Interface;
 use tapline_view::ViewFile;
+use tapline_watch::CommandStarter;
 
 pub use arguments::{Arguments, Parameter, ParameterType};
 pub use classes::CLASSES;
@@ -138,6 +139,9 @@ pub struct GraphSettings {
     pub rule_files: RuleFiles,
     /// Files of places, which stages and workers share.
     pub place_files: PlaceFiles,
+    /// The process that starts commands of rules for this one, which is confined; without one they are children of this
+    /// process.
+    pub commands: Option<Arc<CommandStarter>>,
 }
 
 /// The options for compiling a filter for an interface.

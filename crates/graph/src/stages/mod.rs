@@ -69,6 +69,8 @@ pub(crate) mod verify;
 pub(crate) mod view;
 pub(crate) mod watch;
 
+pub use tapline_watch::CommandStarter;
+
 pub use arrow::arrow_output;
 pub use bounce::Bounce;
 pub use filter::{CompileFilter, CompileNative, FilterStage};

@@ -95,6 +95,7 @@ fn a_hundred_changes_lose_no_packet() {
         view: None,
         rule_files: Default::default(),
         place_files: Default::default(),
+        commands: None,
     };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
@@ -212,6 +213,7 @@ impl Changing {
             view: None,
             rule_files: Default::default(),
             place_files: Default::default(),
+            commands: None,
         };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let context = WorkerContext {

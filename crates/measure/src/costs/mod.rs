@@ -91,7 +91,8 @@ pub struct ResourceUsage {
 #[derive(Debug)]
 pub struct PreparedRun {
     devices: Vec<String>,
-    netns: Option<String>,
+    /// Source of the counters of the interfaces, in their network namespace.
+    links: Option<RouteSocket>,
     wait_cost: Duration,
     baseline: Option<KernelCounters>,
     /// Counters of the interfaces before the sources were opened, and once they were.
@@ -113,8 +114,11 @@ impl PreparedRun {
         let wait_cost = wait_cost()?;
         let baseline = duration.filter(|_| !devices.is_empty()).map(baseline);
         let devices = devices.iter().map(|&name| name.to_owned()).collect();
-        let netns = netns.map(str::to_owned);
-        let mut run = PreparedRun { devices, netns, wait_cost, baseline, before_opening: None, opened: None };
+        let links = match netns {
+            None => RouteSocket::open().ok(),
+            Some(name) => NetNs::open(name).ok().and_then(|inside| inside.run(RouteSocket::open).ok()?.ok()),
+        };
+        let mut run = PreparedRun { devices, links, wait_cost, baseline, before_opening: None, opened: None };
         run.before_opening = run.interface_packets();
         Ok(run)
     }
@@ -132,12 +136,8 @@ impl PreparedRun {
 
     /// Packets that the devices have received and sent; `None` if a device is a pattern, or the kernel does not
     /// report them.
-    fn interface_packets(&self) -> Option<u64> {
-        let links = || RouteSocket::open().and_then(|mut socket| socket.links());
-        let links = match &self.netns {
-            None => links().ok()?,
-            Some(name) => NetNs::open(name).ok()?.run(links).ok()?.ok()?,
-        };
+    fn interface_packets(&mut self) -> Option<u64> {
+        let links = self.links.as_mut()?.links().ok()?;
         let of = |name: &String| {
             let counted = links.iter().find(|link| link.name == *name)?.statistics?;
             Some(counted.rx_packets + counted.tx_packets)
@@ -178,7 +178,7 @@ pub struct FinishedRun {
 
 impl StartedRun {
     /// Reads the counters again, right after the engine.
-    pub fn stop(self) -> FinishedRun {
+    pub fn stop(mut self) -> FinishedRun {
         let spent = self.process.spent();
         let waits_cost = measured_waits();
         let kernel = KernelCounters::read().since(&self.kernel);
@@ -313,7 +313,7 @@ mod tests {
     fn packets_from_the_opening_on_count_once() {
         let watch = PreparedRun {
             devices: vec!["eth0".to_owned()],
-            netns: None,
+            links: None,
             wait_cost: Duration::ZERO,
             baseline: None,
             before_opening: Some(1_000),

@@ -69,11 +69,11 @@ impl Default for FilterArgs {
 }
 
 /// Measures every filter on every set of packets, with `runs` runs of each engine, and prints the result. In the child
-/// that [`answered`] describes it only compiles.
+/// that [`answered`] describes it only compiles. `confine` is called once all is loaded, before foreign packets are read.
 ///
 /// # Errors
 /// If a filter does not compile, the file cannot be read, or two engines accept different packets.
-pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
+pub fn run(args: &FilterArgs, runs: usize, confine: impl FnOnce()) -> anyhow::Result<()> {
     if answered()? {
         return Ok(());
     }
@@ -85,19 +85,30 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     );
     let one = [Filter { name: "filter", text: &typed, worst: None }];
     let filters = if args.filter.is_empty() { FILTERS } else { &one };
-    let file = args.file.as_deref().map(Packets::of_file).transpose()?;
-    let mixed = Packets::mixed();
-    let empty = Subject::new("")?;
-    let mut table = Table::new(args.json);
-    for filter in filters.iter().filter(|filter| !filter.text.trim().is_empty()) {
+    let prepare = |filter: &Filter| {
         let libpcap = LibpcapCompile::run(filter.text, runs, Duration::from_secs(args.libpcap_limit))?;
         let compile_times = CompileTimes::measure(filter.text, runs)?;
         let subject = Subject::with_libpcap(filter.text, libpcap.program())?;
-        table.filter(filter, &subject, &compile_times, &libpcap);
+        anyhow::Ok((libpcap, compile_times, subject))
+    };
+    let filters = filters.iter().filter(|filter| !filter.text.trim().is_empty());
+    let filters: Vec<_> =
+        filters.map(|filter| Ok((filter, prepare(filter)?))).collect::<anyhow::Result<_>>()?;
+    let empty = Subject::new("")?;
+    let mut engines = filters
+        .iter()
+        .map(|(_, (_, _, subject))| Engines::load(subject, &empty))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    confine();
+    let file = args.file.as_deref().map(Packets::of_file).transpose()?;
+    let mixed = Packets::mixed();
+    let mut table = Table::new(args.json);
+    for ((filter, (libpcap, compile_times, subject)), engines) in filters.iter().zip(&mut engines) {
+        table.filter(filter, subject, compile_times, libpcap);
         let worst = filter.worst.map(Packets::worst);
         for packets in worst.iter().chain([&mixed]).chain(&file) {
-            let costs = subject
-                .measure(&empty, packets, runs, Duration::from_millis(args.time_ms))
+            let costs = engines
+                .measure(packets, runs, Duration::from_millis(args.time_ms))
                 .with_context(|| format!("{}, {}", filter.text, packets.name))?;
             table.engine_costs(packets, &costs);
         }
@@ -142,21 +153,32 @@ impl Subject {
         let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         Ok(Subject { ours, theirs: theirs.cloned() })
     }
+}
+
+/// All engines of this machine with one filter, then the same engines with the empty filter.
+struct Engines<'a> {
+    all: Vec<Box<dyn Engine + 'a>>,
+    with_filter: usize,
+}
+
+impl<'a> Engines<'a> {
+    fn load(subject: &'a Subject, empty: &'a Subject) -> anyhow::Result<Engines<'a>> {
+        let mut all = engines::all(subject)?;
+        let with_filter = all.len();
+        all.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.excludes_overhead()));
+        Ok(Engines { all, with_filter })
+    }
 
     /// Checks that all engines accept the same packets, then times them in turn for `time` each, `runs` times, with
-    /// this filter and with the `empty` one.
+    /// the filter and with the empty one.
     fn measure(
-        &self,
-        empty: &Subject,
+        &mut self,
         packets: &Packets,
         runs: usize,
         time: Duration,
     ) -> anyhow::Result<Vec<EngineCosts>> {
-        let mut engines = engines::all(self)?;
-        ensure_equal(&mut engines, packets)?;
-        // Engines with the filter come first, then the same engines with the empty filter.
-        let with_filter = engines.len();
-        engines.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.excludes_overhead()));
+        let Engines { all: engines, with_filter } = self;
+        ensure_equal(&mut engines[..*with_filter], packets)?;
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
         for round in 0..runs.max(1) {
             for turn in 0..engines.len() {
@@ -169,7 +191,7 @@ impl Subject {
             .zip(&costs)
             .map(|(engine, costs)| EngineCosts::new(engine.name(), costs))
             .collect();
-        let empty_costs = all_costs.split_off(with_filter);
+        let empty_costs = all_costs.split_off(*with_filter);
         for one in &mut all_costs {
             one.empty = empty_costs.iter().find(|empty| empty.engine == one.engine).map(|empty| empty.median);
         }

@@ -3,14 +3,15 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Stdout, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tapline_source::Error;
 use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
-    Actions as RuleActions, Commands, DeliveryCounts, END_TIME, Event, EventKind, Holds, RecordedPeriod,
-    Rules, Webhooks,
+    Actions as RuleActions, CommandStarter, Commands, DeliveryCounts, END_TIME, Event, EventKind, Holds,
+    RecordedPeriod, Rules, Webhooks,
 };
 
 use crate::catalog::Arguments;
@@ -47,13 +48,19 @@ pub(super) struct Actions {
     lines: BufWriter<Destination>,
     is_json: bool,
     commands: Option<Commands>,
+    starter: Option<Arc<CommandStarter>>,
     webhooks: Option<Webhooks>,
     holds: Option<Holds>,
     directory: std::path::PathBuf,
 }
 
 impl Actions {
-    pub(super) fn new(rules: &Rules, arguments: &Arguments, directory: &Path) -> Result<Actions, String> {
+    pub(super) fn new(
+        rules: &Rules,
+        arguments: &Arguments,
+        directory: &Path,
+        starter: Option<Arc<CommandStarter>>,
+    ) -> Result<Actions, String> {
         let name = arguments.text("to");
         let destination = match name {
             "-" => Destination::Output(std::io::stdout()),
@@ -67,6 +74,7 @@ impl Actions {
             lines: BufWriter::new(destination),
             is_json: arguments.text("json") == "yes",
             commands: None,
+            starter,
             webhooks: None,
             holds: None,
             directory: directory.to_owned(),
@@ -85,7 +93,7 @@ impl Actions {
         }
         let no_thread = |error: std::io::Error| format!("no thread for actions: {error}");
         if self.commands.is_none() && all.iter().any(|actions| !actions.run.is_empty()) {
-            self.commands = Some(Commands::start().map_err(no_thread)?);
+            self.commands = Some(Commands::start(self.starter.clone()).map_err(no_thread)?);
         }
         if self.webhooks.is_none() && all.iter().any(|actions| !actions.webhook.is_empty()) {
             self.webhooks = Some(Webhooks::start(&self.directory)?);

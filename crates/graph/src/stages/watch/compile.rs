@@ -132,8 +132,8 @@ pub(super) fn folder(path: &Path) -> &Path {
 pub struct WatchNeeds {
     /// Files and folders that are read when rules are read again.
     pub reads: Vec<PathBuf>,
-    /// Whether commands are started.
-    pub commands: bool,
+    /// Commands that are started: their words.
+    pub commands: Vec<Vec<String>>,
     /// Whether webhooks are called.
     pub network: bool,
     /// Stores in which holds are made.
@@ -149,7 +149,10 @@ pub fn needs(path: &Path) -> WatchNeeds {
     };
     WatchNeeds {
         reads: vec![folder(path).to_owned()],
-        commands: actions().any(|actions| !actions.run.is_empty()),
+        commands: actions()
+            .filter(|actions| !actions.run.is_empty())
+            .map(|actions| actions.run.clone())
+            .collect(),
         network: actions().any(|actions| !actions.webhook.is_empty()),
         stores: actions().filter_map(|actions| Some(actions.hold.as_ref()?.store.clone())).collect(),
     }

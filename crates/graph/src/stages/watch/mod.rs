@@ -96,7 +96,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let directory = site.common.path(arguments.text("directory"));
     let compile = Arc::new(WatchCompiler::new(Arc::clone(&site.common.options) as InterfaceOptions));
     let program = Program::new(read(&path)?, compile::folder(&path), &[], compile.clone())?;
-    let actions = Actions::new(program.rules(), arguments, &directory)?;
+    let actions = Actions::new(program.rules(), arguments, &directory, site.common.commands.clone())?;
     let watch = Watch::new(program, directory)?;
     let loader = Loader::start(path, Arc::clone(&compile), Arc::clone(site.control))
         .map_err(|error| format!("no thread for the rules: {error}"))?;

@@ -95,6 +95,7 @@ impl Trial {
             view,
             rule_files: Default::default(),
             place_files: Default::default(),
+            commands: None,
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
