@@ -155,11 +155,19 @@ fn certificate(args: &ViewArgs) -> Result<Option<Certificate>> {
 fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
-    // A draft is left where a start was killed here. The new one is made, never a link followed.
-    let _ = fs::remove_file(&draft);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    writeln!(file, "{line}")?;
-    output_file::rename(draft.as_ref(), path)
+    let write = || -> io::Result<()> {
+        // A draft is left where a start was killed here. The new one is made, never a link followed.
+        let _ = fs::remove_file(&draft);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+        writeln!(file, "{line}")?;
+        output_file::rename(draft.as_ref(), path)
+    };
+    let written = write();
+    if written.is_err() {
+        // The line has a token.
+        let _ = fs::remove_file(&draft);
+    }
+    written
 }
 
 /// Adds the users of a file that no one else may read: it has tokens.
@@ -242,4 +250,22 @@ fn keep_token(access: &mut Access, history: &Path, args: &ViewArgs) -> Result<()
     }
     write_private(&path, access.token())
         .with_context(|| format!("cannot keep the token in {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_address_leaves_no_token_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        // A folder in place of the file: nothing can be renamed to it.
+        let path = folder.path().join("address");
+        fs::create_dir(&path).unwrap();
+        write_private(&path, "http://[::1]:1/#token=secret").unwrap_err();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::remove_dir(&path).unwrap();
+        write_private(&path, "http://[::1]:1/#token=secret").unwrap();
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 }
