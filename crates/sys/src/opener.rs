@@ -253,6 +253,10 @@ fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     if !is_of(&file, place.owner)? {
         return Err(io::Error::from_raw_os_error(libc::EEXIST));
     }
+    // Another user may have given one of the owner's files this name.
+    if file.metadata()?.nlink() > 1 {
+        return Err(io::Error::from_raw_os_error(libc::EMLINK));
+    }
     lock(&file)?;
     file.set_len(0).map(|()| file.into())
 }

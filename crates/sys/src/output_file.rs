@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! user   as open(2) does: 0666 less the umask, links followed
-//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder; so is a regular file of another user, who would read what is written to it
+//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder; so is a regular file of another user, who would read what is written to it, and one of several names (hard links), of which another user may have made one
 //! ```
 //!
 //! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are
@@ -155,7 +155,7 @@ pub fn check_replaced(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The error of open(2) or [`check_pipe`]; for root also that the path is a link, or the regular file of another user:
-/// not of root, the caller of sudo, or the user of [`allow_owner`].
+/// not of root, the caller of sudo, or the user of [`allow_owner`]; or that the file has several names.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     check_pipe(path)?;
     options.mode(mode());
@@ -172,7 +172,16 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
         ),
         _ => error,
     })?;
-    check_owner(&file.metadata()?).map(|()| file)
+    let about = file.metadata()?;
+    check_owner(&about)?;
+    // Where `fs.protected_hardlinks` is off, any user gives a file of root's another name.
+    if about.is_file() && about.nlink() > 1 {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the file has several names (hard links), and another user may have made this one: remove it, or use --follow-links",
+        ));
+    }
+    Ok(file)
 }
 
 /// Refuses a regular file of another user.
@@ -249,6 +258,24 @@ mod tests {
             (b"kept".to_vec(), 1234)
         );
         rename(&part, &own).unwrap();
+    }
+
+    #[test]
+    fn root_writes_to_no_file_of_several_names() {
+        if !privilege::is_root() {
+            return eprintln!("skipped: root_writes_to_no_file_of_several_names: not root");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let [secret, name] = ["secret", "name"].map(|name| folder.path().join(name));
+        fs::write(&secret, "kept").unwrap();
+        fs::hard_link(&secret, &name).unwrap();
+        let append = |path: &Path| open(path, OpenOptions::new().append(true));
+        for refused in [create(&name), create_locked(&name), append(&name)] {
+            assert!(refused.unwrap_err().to_string().contains("hard links"));
+        }
+        assert_eq!(fs::read(&secret).unwrap(), b"kept");
+        fs::remove_file(&name).unwrap();
+        create(&secret).unwrap();
     }
 
     #[test]
