@@ -52,18 +52,22 @@ pub(super) fn babel(walk: &mut Walk, span: Span<'_>) -> Printed {
         let length = usize::from(span.u16(2)?);
         json.number_field("length", length as u64);
         let mut rest = span.skip(4).limit(length.min(span.length.saturating_sub(4)));
-        json.array_field("messages", |json| {
+        let is_whole = json.array_field("messages", |json| {
             for _ in 0..MESSAGES_MAX {
                 if rest.length == 0 {
-                    break;
+                    return Ok(true);
                 }
                 let kind = rest.u8(0)?;
                 json.number(kind);
                 let size = if kind == 0 { 1 } else { 2 + usize::from(rest.u8(1)?) };
                 rest = rest.skip(size);
             }
-            Ok(())
-        })
+            Ok(rest.length == 0)
+        })?;
+        if !is_whole {
+            json.boolean_field("messages_truncated", true);
+        }
+        Ok(())
     })
 }
 
@@ -74,20 +78,24 @@ pub(super) fn olsr(walk: &mut Walk, span: Span<'_>) -> Printed {
         json.number_field("length", length as u64);
         json.number_field("sequence", span.u16(2)?);
         let mut rest = span.limit(length.min(span.length)).skip(4);
-        json.array_field("messages", |json| {
+        let is_whole = json.array_field("messages", |json| {
             for _ in 0..MESSAGES_MAX {
                 if rest.length < 4 {
-                    break;
+                    return Ok(true);
                 }
                 let (kind, size) = (rest.u8(0)?, usize::from(rest.u16(2)?));
                 json.number(kind);
                 if size < 4 {
-                    break;
+                    return Ok(true);
                 }
                 rest = rest.skip(size);
             }
-            Ok(())
-        })
+            Ok(rest.length < 4)
+        })?;
+        if !is_whole {
+            json.boolean_field("messages_truncated", true);
+        }
+        Ok(())
     })
 }
 

@@ -65,6 +65,11 @@ fn tagged(walk: &mut Walk, kind: u16, span: Span<'_>, stripped: Option<VlanTag>)
         return by_kind(walk, kind, span);
     }
     let (kind, span) = walk.layers("vlan", |json| tags(json, kind, span, stripped))?;
+    if is_shown_as_vlan(kind) {
+        walk.json.boolean_field("vlan_truncated", true);
+        walk.payload(span);
+        return Ok(());
+    }
     by_kind(walk, kind, span)
 }
 
@@ -187,7 +192,7 @@ fn nflog(walk: &mut Walk, span: Span<'_>) -> Printed {
     })?;
     let mut rest = span.skip(4);
     for _ in 0..ATTRIBUTES_MAX {
-        let (Ok(length), Ok(kind)) = (rest.u16_le(0), rest.u16_le(2)) else { break };
+        let (Ok(length), Ok(kind)) = (rest.u16_le(0), rest.u16_le(2)) else { return Ok(()) };
         let length = usize::from(length);
         if length < 4 {
             walk.malformed("nflog");
@@ -205,6 +210,9 @@ fn nflog(walk: &mut Walk, span: Span<'_>) -> Printed {
             };
         }
         rest = rest.skip(length.next_multiple_of(4));
+    }
+    if rest.length >= 4 {
+        walk.json.boolean_field("nflog_truncated", true);
     }
     Ok(())
 }

@@ -142,7 +142,11 @@ fn ipv6_fields<'p>(json: &mut Writer, span: Span<'p>) -> Result<After<'p>, Cut> 
     if !is_extension(next_header) {
         return Ok(after);
     }
-    json.array_field("extensions", |json| extensions(json, after))
+    let after = json.array_field("extensions", |json| extensions(json, after))?;
+    if is_extension(after.protocol) && !after.fragment {
+        json.boolean_field("extensions_truncated", true);
+    }
+    Ok(after)
 }
 
 /// Hop-by-hop, routing, fragment, destination options, mobility: headers with a length and a next header of their
@@ -191,13 +195,13 @@ fn mpls(walk: &mut Walk, span: Span<'_>) -> Printed {
     match rest {
         Some(rest) => raw(walk, rest),
         None => {
-            walk.malformed("mpls");
+            walk.json.boolean_field("mpls_truncated", true);
             Ok(())
         }
     }
 }
 
-/// The labels. Returns the rest behind the bottom one, `None` if there is no bottom.
+/// The labels. Returns the rest behind the bottom one, `None` if there are more labels than are listed.
 fn labels<'p>(json: &mut Writer, mut span: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     for _ in 0..LABELS_MAX {
         let entry = span.u32(0)?;

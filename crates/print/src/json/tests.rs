@@ -158,6 +158,35 @@ fn udp(port: u16, payload: &[u8]) -> Value {
     checked(&frame, &whole(&frame), LinkType::ETHERNET)
 }
 
+/// Lists whose bound is reached: each says so.
+#[test]
+fn lists_that_are_cut_are_marked() {
+    let ethernet = |kind: u16, body: &[u8]| {
+        let frame = [&[2; 12][..], &kind.to_be_bytes(), body].concat();
+        checked(&frame, &whole(&frame), LinkType::ETHERNET)
+    };
+    let tags = |count: usize| [[0_u8, 1, 0x81, 0].repeat(count - 1), vec![0, 1, 0x90, 0, 1, 2]].concat();
+    let labels = |count: usize| [[0_u8, 1, 0, 64].repeat(count - 1), vec![0, 1, 1, 64, 0x45]].concat();
+    let headers = |count: usize| {
+        let mut packet = [[0x60, 0, 0, 0, 0, 0, 60, 64].to_vec(), vec![0; 32]].concat();
+        packet[4..6].copy_from_slice(&(8 * count as u16).to_be_bytes());
+        packet.extend([60, 0, 0, 0, 0, 0, 0, 0].repeat(count - 1));
+        packet.extend([59, 0, 0, 0, 0, 0, 0, 0]);
+        packet
+    };
+    for (more, expected) in [(0, Value::Null), (1, Value::Bool(true))] {
+        let value = ethernet(0x8100, &tags(8 + more));
+        assert_eq!((value["vlan"].as_array().map(Vec::len), &value["vlan_truncated"]), (Some(8), &expected));
+        let value = ethernet(0x8847, &labels(16 + more));
+        assert_eq!((value["mpls"].as_array().map(Vec::len), &value["mpls_truncated"]), (Some(16), &expected));
+        let value = ethernet(0x86dd, &headers(16 + more));
+        assert_eq!(value["ipv6"]["extensions"].as_array().map(Vec::len), Some(16));
+        assert_eq!(value["ipv6"]["extensions_truncated"], expected);
+        let babel = [&[42, 2, 0, 64 + more as u8][..], &vec![0; 64 + more]].concat();
+        assert_eq!(udp(6696, &babel)["babel"]["messages_truncated"], expected);
+    }
+}
+
 #[test]
 fn heads_of_http_are_read_as_leniently_as_by_browsers() {
     let many = "X-A: b\r\n".repeat(300);

@@ -143,10 +143,14 @@ pub(super) fn gtp_u(walk: &mut Walk, span: Span<'_>) -> Printed {
         let mut at = 12;
         if flags & 4 != 0 {
             let mut next = span.u8(11)?;
-            for _ in 0..EXTENSIONS_MAX {
+            for passed in 0.. {
                 let length = usize::from(if next == 0 { 0 } else { span.u8(at)? }) * 4;
                 if length == 0 {
                     break;
+                }
+                if passed == EXTENSIONS_MAX {
+                    json.boolean_field("extensions_truncated", true);
+                    return Ok((0, at));
                 }
                 next = span.u8(at + length - 1)?;
                 at += length;

@@ -24,13 +24,15 @@ pub(super) struct Walk<'w, 'o> {
     depth: u8,
     malformed: Option<&'static str>,
     truncated: Option<&'static str>,
+    /// Whether there are more layers than `protocols` has room for.
+    has_more: bool,
 }
 
 impl<'w, 'o> Walk<'w, 'o> {
     /// At the start of a packet whose object is open.
     pub(super) fn new(json: &'w mut Writer<'o>) -> Walk<'w, 'o> {
         let protocols = [""; PROTOCOLS_MAX];
-        Walk { json, protocols, count: 0, depth: 0, malformed: None, truncated: None }
+        Walk { json, protocols, count: 0, depth: 0, malformed: None, truncated: None, has_more: false }
     }
 
     /// The object of one protocol; `body` writes its fields and may give up where the bytes end.
@@ -64,6 +66,7 @@ impl<'w, 'o> Walk<'w, 'o> {
     /// Writes a packet in a tunnel or a quoted one as an object of its own, unless it is nested too deeply.
     pub(super) fn inner(&mut self, span: Span<'_>, body: impl FnOnce(&mut Self) -> Printed) -> Printed {
         if self.depth == DEPTH_MAX {
+            self.json.boolean_field("inner_truncated", true);
             self.payload(span);
             return Ok(());
         }
@@ -87,10 +90,13 @@ impl<'w, 'o> Walk<'w, 'o> {
 
     /// The keys that close the packet's object.
     pub(super) fn finish(self) {
-        let Walk { json, protocols, count, malformed, truncated, .. } = self;
+        let Walk { json, protocols, count, malformed, truncated, has_more, .. } = self;
         json.array_field("protocols", |json| {
             protocols[..count].iter().for_each(|name| json.text(name.as_bytes()));
         });
+        if has_more {
+            json.boolean_field("protocols_truncated", true);
+        }
         for (key, name) in [("truncated", truncated), ("malformed", malformed)] {
             if let Some(name) = name {
                 json.text_field(key, name.as_bytes());
@@ -99,9 +105,12 @@ impl<'w, 'o> Walk<'w, 'o> {
     }
 
     fn visit(&mut self, name: &'static str) {
-        if let Some(slot) = self.protocols.get_mut(self.count) {
-            *slot = name;
-            self.count += 1;
+        match self.protocols.get_mut(self.count) {
+            Some(slot) => {
+                *slot = name;
+                self.count += 1;
+            }
+            None => self.has_more = true,
         }
     }
 }

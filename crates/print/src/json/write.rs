@@ -225,9 +225,23 @@ impl Part<'_> {
     /// More of it, escaped; bytes that are not UTF-8 become U+FFFD.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.utf8_chunks() {
-            chunk.valid().bytes().for_each(|byte| self.escape(byte));
+            self.valid(chunk.valid().as_bytes());
             if !chunk.invalid().is_empty() {
                 self.out.text("\u{fffd}");
+            }
+        }
+    }
+
+    /// Valid UTF-8 with its control characters escaped: also DEL, and U+0080 to U+009F, which are two bytes.
+    fn valid(&mut self, mut bytes: &[u8]) {
+        while let [byte, rest @ ..] = bytes {
+            bytes = rest;
+            match (byte, rest) {
+                (0xc2, [number @ 0x80..0xa0, rest @ ..]) => {
+                    self.escape_number(*number);
+                    bytes = rest;
+                }
+                _ => self.escape(*byte),
             }
         }
     }
@@ -250,12 +264,14 @@ impl Part<'_> {
             b'\n' => self.out.text("\\n"),
             b'\r' => self.out.text("\\r"),
             b'\t' => self.out.text("\\t"),
-            0..0x20 => {
-                self.out.text("\\u");
-                self.out.hex(byte, 4);
-            }
+            0..0x20 | 0x7f => self.escape_number(byte),
             _ => self.out.push(byte),
         }
+    }
+
+    fn escape_number(&mut self, number: u8) {
+        self.out.text("\\u");
+        self.out.hex(number, 4);
     }
 }
 
@@ -268,6 +284,12 @@ mod tests {
         let mut out = Vec::new();
         write(&mut Writer::new(&mut out));
         String::from_utf8(out).expect("JSON is UTF-8")
+    }
+
+    #[test]
+    fn no_control_character_stays_raw() {
+        let text = written(|json| json.text("\u{1f} \u{7f}\u{80}\u{9b}2J\u{9f}\u{a0}é".as_bytes()));
+        assert_eq!(text, "\"\\u001f \\u007f\\u0080\\u009b2J\\u009f\u{a0}é\"");
     }
 
     #[test]
