@@ -149,7 +149,11 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };
     let places = Places::default();
-    let settings = RunSettings { places: Some(places.clone()), ..options.settings() };
+    let settings = RunSettings {
+        places: Some(places.clone()),
+        control: Some(Arc::clone(&control)),
+        ..options.settings()
+    };
     let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;

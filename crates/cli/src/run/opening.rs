@@ -307,7 +307,7 @@ pub(crate) fn open_output(
     Ok(match node.class.name {
         "bounce" => Box::new(sending::bounce(settings, node)?),
         "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
-        "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        "record" => Box::new(record(settings, node, interfaces, is_live, identity)?),
         "publish" => match &settings.places {
             Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
             None => {
@@ -320,6 +320,7 @@ pub(crate) fn open_output(
 }
 
 fn record(
+    settings: &RunSettings,
     node: &PlanNode,
     interfaces: &[Interface],
     is_live: bool,
@@ -338,7 +339,11 @@ fn record(
     options.section = Section { comments, ..Section::of_this_machine(writer) };
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
-    Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))
+    let output = FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall));
+    Ok(match &settings.control {
+        Some(control) => output.reopening(control),
+        None => output,
+    })
 }
 
 fn store(

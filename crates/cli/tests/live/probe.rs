@@ -382,7 +382,8 @@ fn a_hang_up_opens_files_again_and_ends_nothing() {
     let namespace = Namespace::with_pair("hup").unwrap();
     let folder = tempfile::tempdir().unwrap();
     let [file, old] = ["flows.csv", "flows.csv.1"].map(|name| folder.path().join(name));
-    let to = format!("csv:{}", file.display());
+    let [messages, old_messages] = ["flows.ipfix", "flows.ipfix.1"].map(|name| folder.path().join(name));
+    let to = format!("csv:{},file:{}", file.display(), messages.display());
     let mut command = support::tapline(["probe", "--netns", namespace.name(), "-i", FAR, "--json"]);
     command.args(["--idle-timeout", "500ms", "--export", &to]);
     let live = Live::start_command(&namespace, 1, &mut command);
@@ -396,8 +397,9 @@ fn a_hang_up_opens_files_again_and_ends_nothing() {
     send(1);
     wait_for("flows in the file", || lines(&file) > 1);
     fs::rename(&file, &old).unwrap();
+    fs::rename(&messages, &old_messages).unwrap();
     live.signal("HUP");
-    wait_for("the new file", || file.exists());
+    wait_for("the new files", || file.exists() && messages.exists());
     let before = lines(&old);
     send(2);
     wait_for("flows in the new file", || lines(&file) > 1);

@@ -1,6 +1,7 @@
 //! A writer of packets to files.
 
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Selection};
@@ -70,6 +71,15 @@ struct Current {
     part_path: Option<PathBuf>,
     /// Bytes before packing, including those in the buffer.
     len: u64,
+    /// The file that had the name when it was made.
+    number: Option<FileNumber>,
+}
+
+/// Device and inode.
+type FileNumber = (u64, u64);
+
+fn number_of(path: &Path) -> Option<FileNumber> {
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|about| (about.dev(), about.ino()))
 }
 
 /// The place where outputs are made and named: a file system, or a stand-in for one in a test.
@@ -262,6 +272,25 @@ impl FileWriter {
             }
         }
         Ok(WriteProgress::Writing)
+    }
+
+    /// Goes on with another file if the one that is written was renamed or removed, as logrotate does, and is the only
+    /// one. Returns whether it is another one now; the file before is complete then. `statistics` as for
+    /// [`tick`](Self::tick).
+    ///
+    /// # Errors
+    /// If a file cannot be completed or created.
+    pub fn reopen(&mut self, statistics: &[InterfaceStatistics]) -> Result<bool, WriteError> {
+        let Some(Current { path, part_path: None, number: Some(own), .. }) = &self.current else {
+            return Ok(false);
+        };
+        if self.options.rotation.is_used() || number_of(path) == Some(*own) {
+            return Ok(false);
+        }
+        self.statistics = statistics.to_vec();
+        self.end_file()?;
+        self.begin_file()?;
+        Ok(true)
     }
 
     /// Completes the file. `statistics` is the final account of the interfaces.
@@ -479,7 +508,8 @@ impl FileWriter {
         })?;
         self.header();
         let len = self.buffer.len() as u64;
-        self.current = Some(Current { output, path, part_path, len });
+        let number = number_of(part_path.as_ref().unwrap_or(&path));
+        self.current = Some(Current { output, path, part_path, len, number });
         // At once, so that the file is one from its first moment, and the buffer begins with a record.
         self.write_buffer()
     }

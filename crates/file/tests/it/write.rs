@@ -406,6 +406,24 @@ fn one_file_has_one_writer() {
 }
 
 #[test]
+fn a_file_that_was_renamed_is_opened_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, old] = ["x.pcapng", "x.pcapng.1"].map(|name| directory.path().join(name));
+    let mut writer = writer(WriteOptions::new(&path, &ethernet()), &ethernet());
+    write_packets(&mut writer, &ethernet(), 60, 3).unwrap();
+    assert!(!writer.reopen(&[]).unwrap(), "it is the same");
+    std::fs::rename(&path, &old).unwrap();
+    write_packets(&mut writer, &ethernet(), 60, 2).unwrap();
+    assert!(writer.reopen(&[]).unwrap());
+    write_packets(&mut writer, &ethernet(), 60, 4).unwrap();
+    writer.finish(&[]).unwrap();
+    assert_eq!((writer.written(), writer.lost()), (9, 0));
+    for (path, packets) in [(&old, 5), (&path, 4)] {
+        assert_eq!(read(&std::fs::read(path).unwrap()).packets.len(), packets, "{}", path.display());
+    }
+}
+
+#[test]
 fn standard_output_cannot_be_rotated() {
     let mut options = WriteOptions::new("-".as_ref(), &ethernet());
     options.rotation.size_max = Some(5);

@@ -291,6 +291,14 @@ impl Collector {
         sent.took
     }
 
+    /// Goes on with another file if its own was renamed. Returns whether it did.
+    pub(super) fn reopen(&mut self) -> Result<bool, Error> {
+        let (Transport::File(file), Some(path)) = (&mut self.way, self.name.strip_prefix("file:")) else {
+            return Ok(false);
+        };
+        file.reopen(path.as_ref()).map_err(|source| Error::Open { collector: self.name.clone(), source })
+    }
+
     /// One more attempt to reach a collector that went away, before the last message.
     pub(super) fn reach(&mut self) {
         if let Transport::Tcp(connection) = &mut self.way {

@@ -85,6 +85,13 @@ impl Encoder {
         }
     }
 
+    /// Sends the templates again with the next message.
+    pub(super) fn repeat_templates(&mut self) {
+        if let Encoder::Templates(templates) = self {
+            templates.needs_templates = true;
+        }
+    }
+
     /// Packets of records that wait in the open message.
     pub(super) fn waiting(&self) -> u64 {
         match self {

@@ -339,6 +339,26 @@ impl Exporter {
         self.flush(now)
     }
 
+    /// Goes on with another file where one was renamed, as logrotate does; it begins with the templates. Returns whether
+    /// there is another one.
+    ///
+    /// # Errors
+    /// If one cannot be made, and then that before stays; as for [`export`](Self::export).
+    pub fn reopen(&mut self, now: Timestamp) -> Result<bool, Error> {
+        // Templates of records that wait are in the file before.
+        self.flush(now)?;
+        let mut is_another = false;
+        for Stream { encoder, collectors, .. } in &mut self.streams {
+            for collector in collectors {
+                if collector.reopen()? {
+                    encoder.repeat_templates();
+                    is_another = true;
+                }
+            }
+        }
+        Ok(is_another)
+    }
+
     /// The counters.
     pub fn account(&self) -> ExportAccount {
         let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();

@@ -472,6 +472,27 @@ fn the_other_collectors_get_everything() {
     assert_eq!(exporter.account().octets, path.metadata().unwrap().len());
 }
 
+/// A file that was renamed is opened again, and begins with the templates.
+#[test]
+fn each_file_of_messages_has_templates() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, old] = ["flows.ipfix", "flows.ipfix.1"].map(|name| folder.path().join(name));
+    let mut exporter =
+        Exporter::open(&[ExportTarget::File(path.clone())], &ExportOptions::default()).unwrap();
+    let (flows, now) = (flows(7, 100), Timestamp::from_nanos(START));
+    exporter.export(&flows, now).unwrap();
+    assert!(!exporter.reopen(now).unwrap(), "it is the same");
+    exporter.export(&flows, now).unwrap();
+    std::fs::rename(&path, &old).unwrap();
+    assert!(exporter.reopen(now).unwrap());
+    exporter.export(&flows, now).unwrap();
+    exporter.finish(now).unwrap();
+    let [first, second] = [&old, &path].map(|path| std::fs::read(path).unwrap());
+    assert_eq!((&first[16..18], &second[16..18]), (&[0, 2][..], &[0, 2][..]), "templates first");
+    assert_eq!(exporter.account().octets, (first.len() + second.len()) as u64);
+    assert_eq!((exporter.account().waiting, exporter.account().lost), (0, 0));
+}
+
 /// A collector that is started again on the same port gets templates first, and the account reports the flows lost
 /// meanwhile.
 #[test]

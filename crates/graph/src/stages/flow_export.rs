@@ -87,7 +87,7 @@ pub(super) trait Destination: Send {
         self.flush(now)
     }
     /// Goes on with another file if its own was renamed. Returns whether it did.
-    fn reopen(&mut self) -> Result<bool, tapline_flow::Error> {
+    fn reopen(&mut self, _now: Timestamp) -> Result<bool, tapline_flow::Error> {
         Ok(false)
     }
     fn account(&self) -> ExportAccount;
@@ -217,8 +217,8 @@ pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
 
 impl ExportStage {
     /// Opens the file again if it was renamed; one that cannot be opened is reported, and the previous one stays.
-    fn reopen(&mut self) {
-        match self.exporter.reopen() {
+    fn reopen(&mut self, now: Timestamp) {
+        match self.exporter.reopen(now) {
             Ok(true) => self.notices.push(format!("{} opened again", self.exporter.names())),
             Ok(false) => {}
             Err(error) => self.events.push(format!("{error}; the file before stays")),
@@ -267,7 +267,7 @@ impl Stage for ExportStage {
         self.ticks += 1;
         let reloads = self.control.reloads().count();
         if std::mem::replace(&mut self.reloads, reloads) != reloads {
-            self.reopen();
+            self.reopen(tick.now);
         }
         if self.is_live && self.ticks.is_multiple_of(self.ticks_waiting) {
             let flushed = self.exporter.flush(tick.now);

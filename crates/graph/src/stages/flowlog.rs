@@ -142,7 +142,7 @@ impl Destination for RowWriter {
         RowWriter::export(self, flows)
     }
 
-    fn reopen(&mut self) -> Result<bool, tapline_flow::Error> {
+    fn reopen(&mut self, _: Timestamp) -> Result<bool, tapline_flow::Error> {
         RowWriter::reopen(self)
     }
 

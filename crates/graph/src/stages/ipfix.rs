@@ -225,6 +225,10 @@ impl Destination for Exporter {
         Exporter::finish(self, now)
     }
 
+    fn reopen(&mut self, now: Timestamp) -> Result<bool, tapline_flow::Error> {
+        Exporter::reopen(self, now)
+    }
+
     fn account(&self) -> ExportAccount {
         Exporter::account(self)
     }

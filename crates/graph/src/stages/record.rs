@@ -1,9 +1,12 @@
 //! `record`: packets into capture files.
 
+use std::sync::Arc;
+
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
 use tapline_source::{Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount};
 
+use crate::engine::Control;
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
@@ -15,13 +18,29 @@ pub struct FileOutput {
     start: Option<Timestamp>,
     /// Interfaces that have joined.
     joined: usize,
+    /// Where requests to open files again come from, and how many were obeyed.
+    reloads: Option<(Arc<Control>, u64)>,
+    notices: Vec<String>,
 }
 
 impl FileOutput {
     /// Stores packets with `writer`. `name` is its name in the account; `start` is the start of the capture, if it is
     /// ours.
     pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
-        FileOutput { writer, name: name.to_owned(), start, joined: 0 }
+        FileOutput { writer, name: name.to_owned(), start, joined: 0, reloads: None, notices: Vec::new() }
+    }
+
+    /// Has the file opened again when it was renamed and `control` requests it.
+    #[must_use]
+    pub fn reopening(mut self, control: &Arc<Control>) -> FileOutput {
+        self.reloads = Some((Arc::clone(control), control.reloads().count()));
+        self
+    }
+
+    fn is_to_reopen(&mut self) -> bool {
+        let Some((control, obeyed)) = &mut self.reloads else { return false };
+        let requested = control.reloads().count();
+        std::mem::replace(obeyed, requested) != requested
     }
 }
 
@@ -90,12 +109,19 @@ impl Stage for FileOutput {
         self.writer.notices()
     }
 
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
     fn idle(&mut self) -> Result<(), Error> {
         Ok(self.writer.flush()?)
     }
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         let statistics = statistics(tick.now, self.start, tick.interfaces);
+        if self.is_to_reopen() && self.writer.reopen(&statistics)? {
+            self.notices.push(format!("{} opened again", self.name));
+        }
         Ok(match self.writer.tick(tick.clocks(), &statistics)? {
             WriteProgress::Writing => StageStatus::Running,
             WriteProgress::Done => StageStatus::Complete,
