@@ -209,6 +209,11 @@ impl Reader {
         &self.info
     }
 
+    /// The bytes that the buffer holds at a time, at most.
+    pub fn buffer_len(&self) -> u64 {
+        self.view.geometry().blocks_len()
+    }
+
     /// Goes on to the next packets, up to [`BATCH_MAX`], and returns their number; 0 if there are none now. The
     /// packets of the batch before count as delivered from here on.
     ///

@@ -14,7 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{Guarantee, MergedReader, SourceCounter as Counted, VerdictUse, WaitEnd, WakeThreshold};
+use tapline_ring::{
+    Guarantee, MergedBatch, MergedReader, Reader, SourceCounter as Counted, VerdictUse, WaitEnd,
+    WakeThreshold,
+};
 use tapline_source::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
 };
@@ -91,7 +94,10 @@ enum Phase {
         since: Instant,
         tried: Instant,
     },
-    Draining,
+    /// Stored packets are read to the end: at most as many bytes as the buffers hold, whatever the daemon's index says.
+    Draining {
+        bytes_left: u64,
+    },
     Ended,
 }
 
@@ -325,7 +331,8 @@ impl Tap {
     /// Detaches: packets that are offered by now are still read. A daemon that is gone, or does not answer, offers no
     /// more either.
     fn detach(&mut self) {
-        self.phase = Phase::Draining;
+        let bytes_left = self.merged.readers().map(Reader::buffer_len).sum();
+        self.phase = Phase::Draining { bytes_left };
         let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
         // One that closed its buffers has said all.
         self.is_silent |= !matches!(answer, Ok(Reply::Detached { .. })) && !self.merged.is_closed();
@@ -429,7 +436,11 @@ impl Source for Tap {
             Phase::Ended => return Ok(Advance::End),
             Phase::Absent { .. } => return self.come_back(wait),
             Phase::Leaving { until } if until <= Instant::now() => self.detach(),
-            Phase::Running | Phase::Leaving { .. } | Phase::Draining => {}
+            Phase::Draining { bytes_left: 0 } => {
+                self.phase = Phase::Ended;
+                return Ok(Advance::End);
+            }
+            Phase::Running | Phase::Leaving { .. } | Phase::Draining { .. } => {}
         }
         let start = Instant::now();
         let wait = match self.phase {
@@ -437,12 +448,20 @@ impl Source for Tap {
             _ => wait,
         };
         loop {
-            let run = self.merged.next_batch().map(|run| run.map(|run| run.batch.len()));
-            if let Some(len) = run.map_err(|error| self.fail(error))? {
+            let is_draining = matches!(self.phase, Phase::Draining { .. });
+            let bytes = |run: &MergedBatch<'_>| match is_draining {
+                true => run.batch.records().iter().map(|record| u64::from(record.cap_len)).sum::<u64>(),
+                false => 0,
+            };
+            let run = self.merged.next_batch().map(|run| run.map(|run| (run.batch.len(), bytes(&run))));
+            if let Some((len, bytes)) = run.map_err(|error| self.fail(error))? {
                 self.delivered += len as u64;
+                if let Phase::Draining { bytes_left } = &mut self.phase {
+                    *bytes_left = bytes_left.saturating_sub(bytes);
+                }
                 return Ok(Advance::Batch);
             }
-            if self.phase == Phase::Draining && self.merged.account().lost.unread == 0 {
+            if is_draining && self.merged.account().lost.unread == 0 {
                 self.phase = Phase::Ended;
                 return Ok(Advance::End);
             }
