@@ -29,7 +29,9 @@ const RECEIVE_BUFFER: u32 = 32 << 20;
 const COUNT_INTERVAL: u32 = 1024;
 /// How long after a stop the datagrams that wait are still delivered. Those that are left then are counted: a sender
 /// whose datagrams cost much cannot put the end off.
-const DRAIN_NS: u64 = 5_000_000_000;
+const DRAIN_NS: u64 = 500_000_000;
+/// The bytes of a batch, about: an order to stop waits for a batch, which may cost much for each of its bytes.
+const BATCH_LEN: usize = 512 << 10;
 const UDP: u8 = 17;
 const TTL: u8 = 64;
 
@@ -45,6 +47,8 @@ pub struct Listener {
     /// The socket that is asked first.
     next: usize,
     calls: u32,
+    /// The most datagrams of the next batch, by the lengths of those of the last.
+    batch_max: usize,
     is_stopping: bool,
     /// The time, by the steady clock, until which datagrams are delivered after a stop.
     drained_until_ns: u64,
@@ -111,6 +115,7 @@ impl Listener {
             wakeup: Arc::new(wakeup),
             next: 0,
             calls: 0,
+            batch_max: DATAGRAMS_PER_CALL,
             is_stopping: false,
             drained_until_ns: u64::MAX,
             has_batch: false,
@@ -123,12 +128,16 @@ impl Listener {
             let at = self.next;
             self.next = (self.next + 1) % self.sockets.len();
             let Listening { socket, delivered, dropped, .. } = &mut self.sockets[at];
-            let received = socket.receive(&mut self.memory, SLOT_LEN, HEADROOM, &mut self.received);
+            let memory = &mut self.memory[..SLOT_LEN * self.batch_max];
+            let received = socket.receive(memory, SLOT_LEN, HEADROOM, &mut self.received);
             received.map_err(|source| Error::source(&self.interfaces[at].name, source))?;
             if self.received.is_empty() {
                 continue;
             }
             *delivered += self.received.len() as u64;
+            let bytes: usize = self.received.iter().map(|datagram| datagram.len).sum();
+            let each = (bytes / self.received.len()).max(1);
+            self.batch_max = (BATCH_LEN / each).clamp(1, DATAGRAMS_PER_CALL);
             self.calls = self.calls.wrapping_add(1);
             if self.calls.is_multiple_of(COUNT_INTERVAL) {
                 *dropped = socket.drops();
@@ -369,6 +378,29 @@ mod tests {
             (account.delivered, unread, account.imbalance()),
             (delivered, Some(100 - delivered), None)
         );
+    }
+
+    /// Long datagrams come in batches of few, so that an order to stop is obeyed soon.
+    #[test]
+    fn batches_of_long_datagrams_are_short() {
+        let mut listener = Listener::open(&Listener::addresses("127.0.0.1:0").unwrap()).unwrap();
+        let (to, sender) = (listener.sockets[0].socket.local(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let mut lens = Vec::new();
+        for (len, count) in [(60_000, 100), (100, 200)] {
+            for _ in 0..count {
+                sender.send_to(&vec![0; len], to).unwrap();
+                // One by one, so that the socket of a machine with a small limit has room.
+                if lens.len() < 2 {
+                    lens.push(packets(&mut listener).len());
+                }
+            }
+        }
+        while listener.advance(Duration::ZERO).unwrap() == Advance::Batch {
+            lens.push(listener.batch().len());
+        }
+        let long = lens.iter().skip(2).take_while(|len| **len <= BATCH_LEN / 60_000).count();
+        assert!(long > 0 && lens.contains(&DATAGRAMS_PER_CALL), "{lens:?}");
+        assert_eq!(lens[2], BATCH_LEN / 60_000, "{lens:?}");
     }
 
     #[test]
