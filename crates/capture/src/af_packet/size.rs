@@ -68,7 +68,7 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
 }
 
 /// Bytes of rings that begin small, all together.
-const FIRST_SUM_LEN: u64 = 128 * MIB;
+const FIRST_SUM_LEN: u64 = 64 * MIB;
 /// The least and the most bytes of one of them.
 const FIRST_LEN_MIN: u64 = MIB;
 const FIRST_LEN_MAX: u64 = 4 * MIB;
@@ -180,7 +180,7 @@ mod tests {
         let whole = geometry(&Wish { ring_len: Some(32 * MIB), retire_ms: 20, ..Wish::default() });
         let lens = [1, 60, 1000].map(|rings| first(&whole, rings).len());
         assert_eq!(lens[0], 4 * MIB);
-        assert!(lens[1] * 60 <= FIRST_SUM_LEN + 60 * MIB && lens[1] >= 2 * MIB, "{lens:?}");
+        assert!(lens[1] * 60 <= FIRST_SUM_LEN + 60 * MIB && lens[1] >= MIB && lens[1] < 2 * MIB, "{lens:?}");
         assert_eq!(lens[2], MIB);
         assert_eq!(first(&whole, 60).retire_ms, 20);
     }
