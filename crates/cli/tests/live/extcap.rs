@@ -243,6 +243,21 @@ fn extcap_answers_as_the_guide_says() {
     assert!(alone.stderr.is_empty(), "{}", alone.stderr);
 }
 
+/// The path of `--fifo` is the choice of whoever starts the program: what is no pipe stays as it is.
+#[test]
+fn only_a_pipe_is_written_to() {
+    const TEST: &str = "only_a_pipe_is_written_to";
+    let Some(daemon) = Daemon::start(TEST, &[]) else { return };
+    let [file, link] = ["kept", "link"].map(|name| daemon.file(name));
+    fs::write(&file, "kept").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let mut command = tapline(["extcap", "--capture", "--extcap-interface", "tapline:office", "--fifo"]);
+        finish(command.arg(path).env("TAPLINE_SOCKET", daemon.socket())).failed_saying(&["it is not a pipe"]);
+    }
+    assert_eq!(fs::read(&file).unwrap(), b"kept");
+}
+
 #[test]
 fn a_stopped_daemon_delays_no_list() {
     const TEST: &str = "a_stopped_daemon_delays_no_list";
