@@ -24,7 +24,7 @@ use crate::destinations::{
 use crate::flows;
 use crate::probe::TOP;
 use crate::run::{self, RunOptions};
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -152,7 +152,7 @@ pub(crate) struct CollectArgs {
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
     #[command(flatten)]
     language: LanguageArgs,
     /// Report only flows that this filter accepts, in the pcap-filter language. It is asked about the addresses, protocol,
@@ -170,7 +170,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        strict: args.strict,
+        report: args.report,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,

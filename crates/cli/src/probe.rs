@@ -28,7 +28,7 @@ use crate::live::XdpArgs;
 use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 use crate::topics;
 use crate::wake::WakeArgs;
 
@@ -247,7 +247,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
     #[command(flatten)]
     language: LanguageArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
@@ -267,7 +267,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: has_rows_on_stdout(args),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        strict: args.strict,
+        report: args.report,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,

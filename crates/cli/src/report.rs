@@ -1,67 +1,125 @@
 //! The account, for people and for machines.
 //!
 //! ```text
-//! account                                      packets
+//! 12,300 packets, 0 dropped                                                   nothing was lost
+//!
+//! account                                      packets                        something was, or -v, or --account full
 //!   eth0  nic and driver, lost                       0
 //!   eth0  kernel filter, refused               unknown
 //!   eth0  kernel ring, received                 12,345
-//!   eth0  kernel ring, lost                         45  in 2 freezes        with AF_XDP: left to the host; xdp, taken; xdp, lost
+//!   eth0  kernel ring, lost                         45  in 2 freezes          with AF_XDP: left to the host; xdp, taken; xdp, lost
 //!   delivered                                   12,300
-//!   filtered                                         0
+//!   filtered                                         0                        of a chain; of another graph each stage
 //!   accepted                                    12,300
 //!   out.pcapng  written                         12,300
-//!   balanced: every packet is accounted for
+//!   balanced: every counted packet is accounted for; unknown: kernel filter, refused
 //! ```
+
+mod json;
+
+pub(crate) use json::{interface_json, json, unsent_json};
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
-use tapline_graph::{GraphAccount, StageAccount, grouped};
+use clap::{Args, ValueEnum};
+use tapline_graph::{ChainCounts, GraphAccount, StageAccount, grouped};
 use tapline_source::{
-    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, LossCounts, LossPoint, OutputAccount,
-    RingAccount, SkipCause, TapAccount, UnfitLinkType, XdpAccount,
+    Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount, TapAccount,
+    UnfitLinkType, XdpAccount,
 };
 
 use crate::escape::plain;
-use crate::live::link_type_text;
+use crate::strict;
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
 /// Width of the column that says how many.
 const COUNT_WIDTH: usize = 16;
 
-/// The final account as a table that ends in whether it balances.
-pub(crate) fn text(account: &Account) -> String {
-    table(account) + balance_text(account).as_str()
+/// The form of the account at the end.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct AccountArgs {
+    /// Account at the end: full, none, or auto: one line, and the table if packets were lost or with -v.
+    #[arg(
+        long,
+        value_name = "FORM",
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        help_heading = "Reports"
+    )]
+    account: AccountForm,
 }
 
-/// The account of a capture that goes on. Packets on their way between two places may make its sums differ, so it does
-/// not claim to balance unless it does.
-pub(crate) fn running_text(account: &Account) -> String {
-    let state = match account.balance() {
-        Balance::Balanced => balance_text(account),
-        Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccountForm {
+    #[default]
+    Auto,
+    Full,
+    None,
+}
+
+impl AccountArgs {
+    /// The form where `-v` asks for the table.
+    pub(crate) fn form(self, is_verbose: bool) -> AccountForm {
+        if is_verbose && self.account == AccountForm::Auto { AccountForm::Full } else { self.account }
+    }
+}
+
+/// The final account.
+pub(crate) fn text(account: &GraphAccount, form: AccountForm) -> String {
+    let table = Table::of(account);
+    match form {
+        AccountForm::None => String::new(),
+        AccountForm::Auto if is_whole(account) => line(account, &table.unknown),
+        _ => table.end(&account.faults()),
+    }
+}
+
+/// The account of a run that goes on.
+pub(crate) fn running_text(account: &GraphAccount) -> String {
+    Table::of(account).running(&account.faults())
+}
+
+/// Whether nothing was lost, as far as is counted.
+fn is_whole(account: &GraphAccount) -> bool {
+    strict::losses_of(account).is_empty()
+        && account.outputs().all(|output| output.buffered == 0)
+        && account.faults().is_empty()
+}
+
+/// One line of an account without losses.
+fn line(account: &GraphAccount, unknown: &[String]) -> String {
+    let chain = account.chain();
+    let interfaces = || account.interfaces.iter();
+    let counted: u64 =
+        interfaces().filter_map(|interface| interface.counted).map(|counted| counted.packets).sum();
+    let packets = counted + chain.as_ref().map_or(account.delivered, |chain| chain.accepted);
+    let mut line = format!("{} packet{}, 0 dropped", grouped(packets), if packets == 1 { "" } else { "s" });
+    let mut part = |packets: u64, what: &str| {
+        if packets > 0 {
+            let _ = write!(line, ", {} {what}", grouped(packets));
+        }
     };
-    table(account) + state.as_str()
-}
-
-fn table(account: &Account) -> String {
-    let mut table = Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") };
-    for interface in &account.interfaces {
-        table.interface(interface);
+    let (to_host, refused): (Vec<_>, Vec<_>) = interfaces().partition(|interface| interface.xdp.is_some());
+    let known =
+        |of: Vec<&InterfaceAccount>| of.iter().filter_map(|one| one.kernel_filtered.known()).sum::<u64>();
+    part(known(refused) + chain.as_ref().map_or(0, |chain| chain.filtered), "filtered out");
+    part(known(to_host), "left to the host");
+    let unread: u64 = interfaces()
+        .map(|one| one.ring.map_or(0, |ring| ring.unread) + one.tap.map_or(0, |tap| tap.unread))
+        .sum();
+    part(unread + chain.map_or(account.unexamined, |chain| chain.unexamined), "not examined");
+    for (cause, packets) in account.outputs().filter_map(|output| output.skipped) {
+        part(packets, cause.words());
     }
-    table.row("delivered", Count::Known(account.delivered), "");
-    table.row("filtered", Count::Known(account.filtered), &engine(&account.filter));
-    table.unfit(&account.filter);
-    table.row("accepted", Count::Known(account.accepted), "");
-    if account.unexamined > 0 {
-        table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
+    if interfaces().any(|interface| interface.is_partial) {
+        line += ", file not read to its end";
     }
-    // What the kernel counted never came here: a 0 of the count here would read as a result.
-    let in_kernel = account.interfaces.iter().any(|interface| interface.counted.is_some());
-    let is_told = |output: &&OutputAccount| !in_kernel || output.name != "count" || output.written > 0;
-    account.outputs.iter().filter(is_told).for_each(|output| table.output(output));
-    table.text
+    if !unknown.is_empty() {
+        let _ = write!(line, "; unknown: {}", unknown.join("; "));
+    }
+    line + "\n"
 }
 
 /// Engine of the filters; nothing if no filter runs in user space.
@@ -77,10 +135,6 @@ fn engine(filter: &FilterAccount) -> String {
             format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + compiled)
         }
     }
-}
-
-fn balance_text(account: &Account) -> String {
-    state_text(&account.balance())
 }
 
 /// Word for packets that a stage did not hand on.
@@ -112,148 +166,88 @@ fn written_word(class: &str) -> &'static str {
     if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
 }
 
-const STILL_RUNNING: &str = "  still running: the sums settle at the end\n";
-
-fn state_text(balance: &Balance) -> String {
-    match balance {
-        Balance::Balanced => "  balanced: every packet is accounted for\n".to_owned(),
-        Balance::Unbalanced(faults) => faults.iter().fold(String::new(), |mut text, fault| {
-            let _ = writeln!(text, "  NOT BALANCED: {fault}");
-            text
-        }),
-    }
+/// Rows of an account.
+pub(crate) struct Table {
+    text: String,
+    /// What is unknown in it, each once.
+    unknown: Vec<String>,
 }
 
-/// The final account of a graph: what came in, and what each stage did with it.
-pub(crate) fn graph_text(account: &GraphAccount) -> String {
-    graph_table(account) + state_text(&account.balance()).as_str()
-}
-
-/// The account of a graph that still runs.
-pub(crate) fn running_graph_text(account: &GraphAccount) -> String {
-    let state = match account.balance() {
-        balance @ Balance::Balanced => state_text(&balance),
-        Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
-    };
-    graph_table(account) + state.as_str()
-}
-
-fn graph_table(account: &GraphAccount) -> String {
-    let mut table = Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") };
-    for interface in &account.interfaces {
-        table.interface(interface);
-    }
-    table.row("delivered", Count::Known(account.delivered), "");
-    if account.unexamined > account.paused {
-        let after = account.unexamined - account.paused;
-        table.row("not examined", Count::Known(after), "came after the end was decided");
-    }
-    if account.paused > 0 {
-        table.row("not examined", Count::Known(account.paused), "came while it was paused");
-    }
-    for stage in &account.stages {
-        table.stage(stage);
-        stage.counters.filter.iter().for_each(|filter| table.unfit(filter));
-    }
-    table.text
-}
-
-/// The account of a graph as one JSON object, `{"account": ...}`; what is unknown is null.
-pub(crate) fn graph_json(account: &GraphAccount) -> Value {
-    let balance = account.balance();
-    json!({"account": {
-        "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
-        "delivered": account.delivered,
-        "unexamined": account.unexamined,
-        "paused": account.paused,
-        "stages": account.stages.iter().map(stage_json).collect::<Vec<_>>(),
-        "lost": account.lost(),
-        "balanced": balance == Balance::Balanced,
-        "faults": faults(balance),
-    }})
-}
-
-fn stage_json(stage: &StageAccount) -> Value {
-    let mut value = json!({
-        "name": stage.name,
-        "class": stage.class,
-        "received": stage.received,
-        // Packets that collected flows count: received beside those of the edges.
-        "reported": stage.counters.reported,
-        "bytes": stage.bytes,
-        "passed": stage.passed,
-        "refused": stage.refused(),
-        "held": stage.counters.held,
-        "unexamined": stage.counters.unexamined,
-        "recordings_lost": stage.counters.recordings_lost,
-        "filter": stage.counters.filter.as_ref().map(filter_json),
-        "output": stage.counters.output.as_ref().map(output_json),
-    });
-    if let Some(filter) = stage.counters.filter.as_ref().filter(|filter| !filter.unfit.is_empty()) {
-        value["unfit_link_types"] = unfit_json(filter);
-    }
-    value
-}
-
-/// Equations of an account that do not hold.
-pub(crate) fn faults(balance: Balance) -> Vec<String> {
-    match balance {
-        Balance::Balanced => Vec::new(),
-        Balance::Unbalanced(faults) => faults,
-    }
-}
-
-/// Rows of an account that is neither of one capture nor of a graph.
-pub(crate) struct Rows(Table);
-
-impl Rows {
-    pub(crate) fn new() -> Rows {
-        Rows(Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") })
+impl Table {
+    pub(crate) fn new() -> Table {
+        let text = format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets");
+        Table { text, unknown: Vec::new() }
     }
 
-    /// Rows of an interface.
-    pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
-        self.0.interface(interface);
+    fn of(account: &GraphAccount) -> Table {
+        let mut table = Table::new();
+        account.interfaces.iter().for_each(|interface| table.interface(interface));
+        table.row("delivered", account.delivered, "");
+        match account.chain() {
+            Some(chain) => table.chain(account, &chain),
+            None => table.graph(account),
+        }
+        table
     }
 
-    /// Rows of an output.
-    pub(crate) fn output(&mut self, output: &OutputAccount) {
-        self.0.output(output);
+    /// Rows of the chain of `tapline capture`.
+    fn chain(&mut self, account: &GraphAccount, chain: &ChainCounts) {
+        self.row("filtered", chain.filtered, &engine(&chain.filter));
+        self.unfit(&chain.filter);
+        self.row("accepted", chain.accepted, "");
+        self.positive("not examined", chain.unexamined, "came after the end was decided");
+        // What the kernel counted never came here: a 0 of the count here would read as a result.
+        let in_kernel = account.interfaces.iter().any(|interface| interface.counted.is_some());
+        let is_shown = |output: &&OutputAccount| !in_kernel || output.name != "count" || output.written > 0;
+        account.outputs().filter(is_shown).for_each(|output| self.output(output));
     }
 
-    /// A row: packets at a place.
-    pub(crate) fn row(&mut self, place: &str, count: u64, remark: &str) {
-        self.0.row(place, Count::Known(count), remark);
+    /// Rows of the stages of another graph.
+    fn graph(&mut self, account: &GraphAccount) {
+        let after = account.unexamined.saturating_sub(account.paused);
+        self.positive("not examined", after, "came after the end was decided");
+        self.positive("not examined", account.paused, "came while it was paused");
+        for stage in &account.stages {
+            self.stage(stage);
+            stage.counters.filter.iter().for_each(|filter| self.unfit(filter));
+        }
     }
 
-    /// The table of what still runs.
+    /// The table of what still runs. Packets on their way between two places may make its sums differ.
     pub(crate) fn running(self, faults: &[String]) -> String {
         match faults {
             [] => self.end(faults),
-            _ => self.0.text + STILL_RUNNING,
+            _ => self.text + "  still running: the sums settle at the end\n",
         }
     }
 
     /// The table, which ends in whether it balances.
     pub(crate) fn end(self, faults: &[String]) -> String {
-        let balance = match faults {
-            [] => Balance::Balanced,
-            faults => Balance::Unbalanced(faults.to_vec()),
+        let Table { mut text, unknown } = self;
+        let _ = match (faults.is_empty(), unknown.is_empty()) {
+            (true, true) => writeln!(text, "  balanced: every packet is accounted for"),
+            (true, false) => {
+                let unknown = unknown.join("; ");
+                writeln!(text, "  balanced: every counted packet is accounted for; unknown: {unknown}")
+            }
+            (false, _) => faults.iter().try_for_each(|fault| writeln!(text, "  NOT BALANCED: {fault}")),
         };
-        self.0.text + state_text(&balance).as_str()
+        text
     }
-}
 
-struct Table {
-    text: String,
-}
-
-impl Table {
-    fn row(&mut self, place: &str, count: Count, remark: &str) {
-        let count = count.known().map_or_else(|| "unknown".to_owned(), grouped);
-        let gap = if remark.is_empty() { "" } else { "  " };
+    /// A row: packets at a place.
+    pub(crate) fn row(&mut self, place: &str, count: impl Into<Count>, remark: &str) {
+        let count = count.into();
         // Names of interfaces and files come from strangers.
         let (place, remark) = (plain(place), plain(remark));
+        if count == Count::Unknown {
+            let what = place.split_once("  ").map_or(&*place, |(_, what)| what);
+            if !self.unknown.iter().any(|other| other == what) {
+                self.unknown.push(what.to_owned());
+            }
+        }
+        let count = count.known().map_or_else(|| "unknown".to_owned(), grouped);
+        let gap = if remark.is_empty() { "" } else { "  " };
         let _ = writeln!(
             self.text,
             "  {place:<width$}{count:>COUNT_WIDTH$}{gap}{remark}",
@@ -261,7 +255,15 @@ impl Table {
         );
     }
 
-    fn interface(&mut self, interface: &InterfaceAccount) {
+    /// A row that is absent where there are no packets.
+    fn positive(&mut self, place: &str, count: u64, remark: &str) {
+        if count > 0 {
+            self.row(place, count, remark);
+        }
+    }
+
+    /// Rows of an interface.
+    pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         let name = if interface.name.is_empty() { "input" } else { &interface.name };
         self.losses(name, &interface.losses);
         if let (Some(ring), Some(xdp)) = (interface.ring, interface.xdp) {
@@ -270,26 +272,22 @@ impl Table {
         } else if let Some(tap) = interface.tap {
             self.tap(name, tap);
         } else if let Some(ring) = interface.ring.filter(|_| interface.is_socket) {
-            self.row(&format!("{name}  received"), Count::Known(ring.received), "");
-            self.row(&format!("{name}  LOST"), Count::Known(ring.dropped), "no room in the socket");
-            if ring.unread > 0 {
-                self.row(&format!("{name}  unread"), Count::Known(ring.unread), "at the stop");
-            }
+            self.row(&format!("{name}  received"), ring.received, "");
+            self.row(&format!("{name}  LOST"), ring.dropped, "no room in the socket");
+            self.positive(&format!("{name}  unread"), ring.unread, "at the stop");
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
             if let Some(counted) = interface.counted {
                 let bytes = format!("{} bytes on the wire", grouped(counted.bytes));
-                self.row(&format!("{name}  counted in the kernel"), Count::Known(counted.packets), &bytes);
+                self.row(&format!("{name}  counted in the kernel"), counted.packets, &bytes);
             }
         } else {
             let verb = if interface.is_generated { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
             let refused = interface.kernel_filtered.known().unwrap_or(0);
-            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered + refused), remark);
-            if refused > 0 {
-                self.row(&format!("{name}  filter, refused"), Count::Known(refused), "while it was read");
-            }
+            self.row(&format!("{name}  {verb}"), interface.delivered + refused, remark);
+            self.positive(&format!("{name}  filter, refused"), refused, "while it was read");
         }
     }
 
@@ -313,11 +311,9 @@ impl Table {
             1 => "in 1 freeze".to_owned(),
             n => format!("in {} freezes", grouped(n)),
         };
-        self.row(&format!("{name}  kernel ring, received"), Count::Known(ring.received), "");
-        self.row(&format!("{name}  kernel ring, lost"), Count::Known(ring.dropped), &freezes);
-        if ring.unread > 0 {
-            self.row(&format!("{name}  kernel ring, unread"), Count::Known(ring.unread), "");
-        }
+        self.row(&format!("{name}  kernel ring, received"), ring.received, "");
+        self.row(&format!("{name}  kernel ring, lost"), ring.dropped, &freezes);
+        self.positive(&format!("{name}  kernel ring, unread"), ring.unread, "");
     }
 
     /// Rows of a daemon's capture.
@@ -327,11 +323,9 @@ impl Table {
         let causes = causes.iter().filter(|(count, _)| *count > 0);
         let causes: Vec<String> =
             causes.map(|(count, cause)| format!("{} {cause}", grouped(*count))).collect();
-        self.row(&format!("{name}  offered"), Count::Known(offered), "");
-        self.row(&format!("{name}  lost"), Count::Known(tap.lost()), &causes.join(", "));
-        if unread > 0 {
-            self.row(&format!("{name}  unread"), Count::Known(unread), "");
-        }
+        self.row(&format!("{name}  offered"), offered, "");
+        self.row(&format!("{name}  lost"), tap.lost(), &causes.join(", "));
+        self.positive(&format!("{name}  unread"), unread, "");
     }
 
     /// Packets that the XDP program took off the host, and losses behind it.
@@ -341,7 +335,7 @@ impl Table {
             count => format!("{} {what}", grouped(count)),
         };
         let joined = remark(xdp.joined, "in several buffers");
-        self.row(&format!("{name}  xdp, taken"), Count::Known(ring.received), &joined);
+        self.row(&format!("{name}  xdp, taken"), ring.received, &joined);
         let mut places = Vec::new();
         places.extend(
             (xdp.no_room > 0).then(|| remark(xdp.no_room, "no free memory or too long (rx_dropped)")),
@@ -351,10 +345,8 @@ impl Table {
             (xdp.fill_empty > 0).then(|| format!("fill ring empty {} times", grouped(xdp.fill_empty))),
         );
         places.extend((xdp.invalid > 0).then(|| remark(xdp.invalid, "wrong descriptors")));
-        self.row(&format!("{name}  xdp, lost"), Count::Known(ring.dropped), &places.join(", "));
-        if ring.unread > 0 {
-            self.row(&format!("{name}  xdp, unread"), Count::Known(ring.unread), "");
-        }
+        self.row(&format!("{name}  xdp, lost"), ring.dropped, &places.join(", "));
+        self.positive(&format!("{name}  xdp, unread"), ring.unread, "");
     }
 
     /// Link types that cannot have a filter, of the packets filtered.
@@ -388,188 +380,141 @@ impl Table {
             remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
         }
         let received = received + counters.reported;
-        self.row(&format!("{name}  received"), Count::Known(received), &remarks.join(", "));
+        self.row(&format!("{name}  received"), received, &remarks.join(", "));
     }
 
-    fn output(&mut self, output: &OutputAccount) {
-        self.row(&format!("{}  written", output.name), Count::Known(output.written), "");
-        if output.lost > 0 {
-            let causes = loss_causes(output, "", "");
-            self.row(&format!("{}  LOST", output.name), Count::Known(output.lost), &causes);
+    /// Rows of an output.
+    pub(crate) fn output(&mut self, output: &OutputAccount) {
+        self.row(&format!("{}  written", output.name), output.written, "");
+        self.positive(&format!("{}  LOST", output.name), output.lost, &loss_causes(output, "", ""));
+        if let Some((cause, packets)) = output.skipped {
+            self.positive(&format!("{}  left out", output.name), packets, cause.words());
         }
-        if let Some((cause, packets @ 1..)) = output.skipped {
-            self.row(&format!("{}  left out", output.name), Count::Known(packets), cause.words());
-        }
-        if output.buffered > 0 {
-            self.row(&format!("{}  on its way", output.name), Count::Known(output.buffered), "");
-        }
+        self.positive(&format!("{}  on its way", output.name), output.buffered, "");
     }
-}
-
-/// The account as one JSON object, `{"account": ...}`; what is unknown is null.
-pub(crate) fn to_json(account: &Account) -> Value {
-    let balance = account.balance();
-    let mut value = json!({"account": {
-        "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
-        "delivered": account.delivered,
-        "filtered": account.filtered,
-        "filter": filter_json(&account.filter),
-        "accepted": account.accepted,
-        "unexamined": account.unexamined,
-        "outputs": account.outputs.iter().map(output_json).collect::<Vec<_>>(),
-        "lost": account.lost(),
-        "balanced": balance == Balance::Balanced,
-        "faults": faults(balance),
-    }});
-    if !account.filter.unfit.is_empty() {
-        value["account"]["unfit_link_types"] = unfit_json(&account.filter);
-    }
-    value
-}
-
-/// Link types that cannot have a filter.
-fn unfit_json(filter: &FilterAccount) -> Value {
-    let of = |unfit: &UnfitLinkType| {
-        json!({
-            "link_type": link_type_text(unfit.link_type),
-            "packets": unfit.packets,
-            "reason": unfit.reason,
-        })
-    };
-    filter.unfit.iter().map(of).collect()
-}
-
-pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
-    json!({
-        "name": interface.name,
-        "losses": interface.losses.iter().map(loss_json).collect::<Vec<_>>(),
-        "kernel_filtered": interface.kernel_filtered.known(),
-        "ring": interface.ring.map(|ring| json!({
-            "received": ring.received,
-            "dropped": ring.dropped,
-            "freezes": ring.freezes,
-            "unread": ring.unread,
-        })),
-        // With AF_XDP: of what the ring dropped, where; and what the kernel counts besides.
-        "xdp": interface.xdp.map(|xdp| json!({
-            "rx_dropped": xdp.no_room,
-            "rx_ring_full": xdp.ring_full,
-            "rx_fill_ring_empty_descs": xdp.fill_empty,
-            "rx_invalid_descs": xdp.invalid,
-            "several_buffers": xdp.joined,
-        })),
-        // From a capture of tapline serve: what it had for us, and what was lost of that.
-        "tap": interface.tap.map(|tap| json!({
-            "offered": tap.offered,
-            "index_full": tap.index_full,
-            "overwritten": tap.overwritten,
-            "damaged": tap.damaged,
-            "unread": tap.unread,
-        })),
-        // Packets that ended in a count in the kernel, of those received.
-        "counted": interface.counted.map(|counted| json!({
-            "packets": counted.packets,
-            "bytes": counted.bytes,
-        })),
-        "partial": interface.is_partial,
-        "delivered": interface.delivered,
-    })
-}
-
-fn loss_json(loss: &Loss) -> Value {
-    json!({"place": loss.place.name(), "counter": loss.counter, "count": loss.count.known()})
-}
-
-fn output_json(output: &OutputAccount) -> Value {
-    let OutputAccount { name, written, lost, lost_by, buffered, skipped } = output;
-    let mut value = json!({"name": name, "written": written, "lost": lost, "buffered": buffered});
-    let unsent = unsent_json(*skipped, lost_by);
-    if !unsent.is_empty() {
-        value["unsent"] = unsent.into();
-    }
-    value
-}
-
-/// Packets that an output left out or lost, by the name of the cause.
-pub(crate) fn unsent_json(skipped: Option<(SkipCause, u64)>, lost: &LossCounts) -> Map<String, Value> {
-    let skipped = skipped.filter(|(_, packets)| *packets > 0).map(|(cause, packets)| (cause.name(), packets));
-    let lost = lost.iter().map(|(cause, packets)| (cause.name(), packets));
-    skipped.into_iter().chain(lost).map(|(name, packets)| (name.to_owned(), packets.into())).collect()
-}
-
-/// The engines by number, null without a filter in user space.
-fn filter_json(filter: &FilterAccount) -> Value {
-    let FilterAccount { interpreted, compiled, compiled_after, reason, .. } = filter;
-    if interpreted + compiled == 0 {
-        return Value::Null;
-    }
-    json!({"interpreted": interpreted, "native": compiled, "native_after": compiled_after, "reason": reason})
 }
 
 #[cfg(test)]
 mod tests {
+    use tapline_graph::StageCounters;
+    use tapline_source::{LossCause, SkipCause};
+
     use super::*;
 
     #[test]
     fn the_engine_of_the_filter_is_named() {
         let mut account = account();
-        assert!(to_json(&account)["account"]["filter"].is_null());
-        account.filter.interpreted = 1;
-        assert!(text(&account).contains("0  by the interpreter\n"), "{}", text(&account));
+        assert!(json(&account)["account"]["filter"].is_null());
+        let interpreted = FilterAccount { interpreted: 1, ..FilterAccount::default() };
+        account.stages[1].counters.filter = Some(interpreted);
+        assert!(table(&account).contains("0  by the interpreter\n"), "{}", table(&account));
         let native = FilterAccount { compiled: 2, compiled_after: Some(65_536), ..FilterAccount::default() };
-        account.filter = native.clone();
-        assert!(text(&account).contains("0  by native code since packet 65,537\n"), "{}", text(&account));
-        assert_eq!(to_json(&account)["account"]["filter"]["native_after"], 65_536);
-        account.filter = FilterAccount { interpreted: 1, reason: Some("no memory".into()), ..native };
+        account.stages[1].counters.filter = Some(native.clone());
+        assert!(table(&account).contains("0  by native code since packet 65,537\n"), "{}", table(&account));
+        assert_eq!(json(&account)["account"]["filter"]["native_after"], 65_536);
+        let mixed = FilterAccount { interpreted: 1, reason: Some("no memory".into()), ..native };
+        account.stages[1].counters.filter = Some(mixed);
         let mixed = "by native code since packet 65,537, 1 of 3 filters by the interpreter: no memory\n";
-        assert!(text(&account).contains(mixed), "{}", text(&account));
+        assert!(table(&account).contains(mixed), "{}", table(&account));
     }
 
-    fn account() -> Account {
+    fn table(account: &GraphAccount) -> String {
+        text(account, AccountForm::Full)
+    }
+
+    /// A chain whose ring lost packets.
+    fn account() -> GraphAccount {
         let mut interface = InterfaceAccount::of_file("eth0", 1000);
         interface.kernel_filtered = Count::Unknown;
         interface.ring = Some(RingAccount { received: 1234, dropped: 234, freezes: 1, unread: 0 });
+        let stage = |class: &'static str, counters| StageAccount {
+            name: class.to_owned(),
+            class,
+            handed: Some(1000),
+            received: 1000,
+            passed: 1000,
+            counters,
+            bytes: 0,
+        };
         let output = OutputAccount { name: "out.pcapng".into(), written: 1000, ..OutputAccount::default() };
-        Account {
-            interfaces: vec![interface],
-            delivered: 1000,
-            accepted: 1000,
-            outputs: vec![output],
-            ..Account::default()
-        }
+        let mut source = stage("source", StageCounters::default());
+        source.handed = None;
+        let filter = Some(FilterAccount::default());
+        let filter = stage("filter", StageCounters { filter, ..StageCounters::default() });
+        let limit = stage("limit", StageCounters::default());
+        let stages = vec![source, filter, limit, stage("output", StageCounters::of_output(output))];
+        GraphAccount { interfaces: vec![interface], delivered: 1000, stages, ..GraphAccount::default() }
+    }
+
+    fn output(account: &mut GraphAccount) -> &mut OutputAccount {
+        account.stages[3].counters.output.as_mut().expect("an output")
     }
 
     #[test]
     fn a_count_in_the_kernel_stands_alone() {
         let mut account = account();
-        account.outputs[0] = OutputAccount { name: "count".into(), ..OutputAccount::default() };
-        assert!(text(&account).contains("count  written"), "counted here, and nothing came");
+        *output(&mut account) = OutputAccount { name: "count".into(), ..OutputAccount::default() };
+        assert!(table(&account).contains("count  written"), "counted here, and nothing came");
         account.interfaces[0].counted = Some(tapline_source::CountedPackets::default());
-        assert!(text(&account).contains("counted in the kernel"), "{}", text(&account));
-        assert!(!text(&account).contains("count  written"), "{}", text(&account));
-        account.outputs[0].written = 3;
-        assert!(text(&account).contains("count  written"), "some were counted here");
+        assert!(table(&account).contains("counted in the kernel"), "{}", table(&account));
+        assert!(!table(&account).contains("count  written"), "{}", table(&account));
+        output(&mut account).written = 3;
+        assert!(table(&account).contains("count  written"), "some were counted here");
     }
 
     #[test]
-    fn the_table_says_unknown_and_balanced() {
-        let text = text(&account());
-        assert!(text.contains("kernel filter, refused") && text.contains("unknown"), "{text}");
+    fn a_loss_brings_the_table_with_what_is_unknown() {
+        let text = text(&account(), AccountForm::Auto);
+        assert!(text.contains("kernel filter, refused") && text.contains("unknown\n"), "{text}");
         assert!(text.contains("1,234\n") && text.contains("234  in 1 freeze"), "{text}");
-        assert!(text.ends_with("balanced: every packet is accounted for\n"), "{text}");
+        let end = "balanced: every counted packet is accounted for; unknown: kernel filter, refused\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn an_account_without_losses_is_one_line() {
+        let mut account = account();
+        let ring = RingAccount { received: 1000, ..RingAccount::default() };
+        account.interfaces[0].ring = Some(ring);
+        let line = "1,000 packets, 0 dropped; unknown: kernel filter, refused\n";
+        assert_eq!(text(&account, AccountForm::Auto), line);
+        account.interfaces[0].kernel_filtered = Count::Known(5);
+        assert_eq!(text(&account, AccountForm::Auto), "1,000 packets, 0 dropped, 5 filtered out\n");
+        *output(&mut account) =
+            OutputAccount { written: 990, skipped: Some((SkipCause::Cut, 10)), ..OutputAccount::default() };
+        let line = "1,000 packets, 0 dropped, 5 filtered out, 10 beyond the cut-off of their flow\n";
+        assert_eq!(text(&account, AccountForm::Auto), line);
+        assert!(
+            table(&account).ends_with("balanced: every packet is accounted for\n"),
+            "{}",
+            table(&account)
+        );
+        assert_eq!(text(&account, AccountForm::None), "");
+        let loss = |count| Loss { place: LossPoint::Nic, counter: "rx_missed_errors".to_owned(), count };
+        account.interfaces[0].losses = vec![loss(Count::Known(1))];
+        assert!(text(&account, AccountForm::Auto).contains("nic, rx_missed_errors"));
+    }
+
+    #[test]
+    fn a_loss_is_shown_once_with_its_causes() {
+        let mut account = account();
+        let lost_by = [(LossCause::BatchSpool, 3), (LossCause::BatchMemory, 2)].into_iter().collect();
+        *output(&mut account) = OutputAccount { written: 995, lost: 5, lost_by, ..OutputAccount::default() };
+        assert_eq!(table(&account).matches("spool full").count(), 1);
+        assert!(table(&account).contains("5  2 memory full, 3 spool full\n"), "{}", table(&account));
     }
 
     #[test]
     fn a_fault_is_shouted() {
         let mut broken = account();
-        broken.filtered = 1;
-        assert!(text(&broken).contains("NOT BALANCED: delivered 1000 but"));
-        assert_eq!(to_json(&broken)["account"]["balanced"], false);
+        broken.delivered = 1001;
+        assert!(text(&broken, AccountForm::Auto).contains("NOT BALANCED: interfaces delivered 1000, 1001"));
+        assert_eq!(json(&broken)["account"]["balanced"], false);
     }
 
     #[test]
     fn json_has_null_for_unknown() {
-        let value = to_json(&account());
+        let value = json(&account());
         assert!(value["account"]["interfaces"][0]["kernel_filtered"].is_null());
         assert_eq!(value["account"]["interfaces"][0]["ring"]["dropped"], 234);
         assert_eq!(value["account"]["balanced"], true);

@@ -41,7 +41,8 @@ use tapline_tap::{Client, socket_path};
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
 use crate::mistakes::mistake;
-use crate::strict::{self, LostPackets, StrictArgs};
+use crate::report::AccountForm;
+use crate::strict::{self, LostPackets, ReportArgs};
 use crate::{files, privileges, report, session};
 use publishing::{EndedGraph, OpenedGraph, OpenedPlace, RunningGraph};
 use recording::{EndedRecording, OpenedStore, RunningRecording};
@@ -98,7 +99,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
 }
 
 /// Time limit for the log's reader at the end.
@@ -186,7 +187,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let is_whole = ended.recordings.iter().all(EndedRecording::is_whole)
         && ended.graphs.iter().all(EndedGraph::is_whole);
     let code = if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    Ok(args.strict.code(code, &ended.losses()))
+    Ok(args.report.code(code, &ended.losses()))
 }
 
 /// The sources of a capture.
@@ -375,7 +376,7 @@ impl DaemonTotals {
         lost
     }
 
-    fn rows(&self) -> report::Rows {
+    fn rows(&self) -> report::Table {
         let mut text = rows(&self.captures);
         self.recordings.iter().for_each(|recording| recording.add_rows(&mut text));
         self.graphs.iter().for_each(|graph| graph.add_rows(&mut text));
@@ -410,12 +411,14 @@ fn tell(args: &ServeArgs, ended: &DaemonTotals, log: &Log) -> bool {
         let _ = writeln!(io::stdout(), "{value}");
         return faults.is_empty();
     }
-    log.text(ended.rows().end(&faults));
+    if args.report.account.form(true) == AccountForm::Full {
+        log.text(ended.rows().end(&faults));
+    }
     faults.is_empty()
 }
 
-fn rows(captures: &[CaptureTotals]) -> report::Rows {
-    let mut text = report::Rows::new();
+fn rows(captures: &[CaptureTotals]) -> report::Table {
+    let mut text = report::Table::new();
     for capture in captures {
         capture.interfaces.iter().for_each(|interface| text.interface(interface));
         let name = &capture.name;

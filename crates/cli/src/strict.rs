@@ -1,21 +1,24 @@
-//! `--strict`: lost packets are an error of the command.
+//! Options of reports. `--strict`: lost packets are an error of the command.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Args;
-use tapline_graph::{StageAccount, grouped};
+use tapline_graph::{GraphAccount, StageAccount, grouped};
 use tapline_source::{Count, InterfaceAccount, LossPoint, OutputAccount};
 
 use crate::escape::plain;
+use crate::report::AccountArgs;
 
 /// The exit status of a run that came to its end and whose result lacks something: packets with `--strict`, or parts of
 /// a store that could not be read.
 pub(crate) const INCOMPLETE: u8 = 3;
 
-/// Whether lost packets are an error.
+/// The account, and whether lost packets are an error.
 #[derive(Clone, Copy, Debug, Default, Args)]
-pub(crate) struct StrictArgs {
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) account: AccountArgs,
     /// End with exit status 3 if packets were lost anywhere from the wire to the outputs, or if a daemon or file cannot
     /// tell. Of rx_dropped only drops of full backlogs count: the others are frames that were captured, too.
     #[arg(long, help_heading = "Reports")]
@@ -35,7 +38,7 @@ impl LostPackets {
     }
 }
 
-impl StrictArgs {
+impl ReportArgs {
     /// The exit status, with the losses on standard error: `code` without any, without the option, and after an error.
     pub(crate) fn code(self, code: ExitCode, losses: &[LostPackets]) -> ExitCode {
         if !self.strict || losses.is_empty() || code != ExitCode::SUCCESS {
@@ -54,7 +57,14 @@ fn text(losses: &[LostPackets]) -> String {
     losses.collect::<Vec<_>>().join(", ")
 }
 
-/// Packets of an account that were lost, by place.
+/// Packets of an account that were lost, by place, also in recordings of stages.
+pub(crate) fn losses_of(account: &GraphAccount) -> Vec<LostPackets> {
+    let mut all = losses(&account.interfaces, account.outputs());
+    all.extend(account.stages.iter().filter_map(of_recordings));
+    all
+}
+
+/// Packets that were lost, by place.
 pub(crate) fn losses<'a>(
     interfaces: impl IntoIterator<Item = &'a InterfaceAccount>,
     outputs: impl IntoIterator<Item = &'a OutputAccount>,
@@ -67,7 +77,7 @@ pub(crate) fn losses<'a>(
 }
 
 /// Packets that recordings of a stage lack.
-pub(crate) fn of_recordings(stage: &StageAccount) -> Option<LostPackets> {
+fn of_recordings(stage: &StageAccount) -> Option<LostPackets> {
     let lost = stage.counters.recordings_lost;
     (lost > 0).then(|| LostPackets::new(&format!("recordings of {}", stage.name), lost))
 }
@@ -120,9 +130,18 @@ mod tests {
             "1,234 at eth0 (kernel ring), 5 at eth0 (nic, rx_missed_errors), an unknown number at eth0 (daemon, while there was \
              no daemon), 3 at a.pcap"
         );
-        assert_eq!(StrictArgs { strict: true }.code(ExitCode::SUCCESS, &lost), ExitCode::from(3));
-        assert_eq!(StrictArgs { strict: true }.code(ExitCode::SUCCESS, &[]), ExitCode::SUCCESS);
-        assert_eq!(StrictArgs { strict: true }.code(ExitCode::FAILURE, &lost), ExitCode::FAILURE);
-        assert_eq!(StrictArgs::default().code(ExitCode::SUCCESS, &lost), ExitCode::SUCCESS);
+        assert_eq!(
+            ReportArgs { strict: true, ..ReportArgs::default() }.code(ExitCode::SUCCESS, &lost),
+            ExitCode::from(3)
+        );
+        assert_eq!(
+            ReportArgs { strict: true, ..ReportArgs::default() }.code(ExitCode::SUCCESS, &[]),
+            ExitCode::SUCCESS
+        );
+        assert_eq!(
+            ReportArgs { strict: true, ..ReportArgs::default() }.code(ExitCode::FAILURE, &lost),
+            ExitCode::FAILURE
+        );
+        assert_eq!(ReportArgs::default().code(ExitCode::SUCCESS, &lost), ExitCode::SUCCESS);
     }
 }

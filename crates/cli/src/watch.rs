@@ -24,7 +24,7 @@ use crate::live::XdpArgs;
 use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
 use crate::stored::{self, TimeArgs};
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 use crate::{container, privileges};
 
@@ -109,7 +109,7 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     wake: WakeArgs,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
     #[command(flatten)]
     language: LanguageArgs,
 }
@@ -155,7 +155,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: true,
         wake: args.wake,
-        strict: args.strict,
+        report: args.report,
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,

@@ -9,7 +9,7 @@
 //!                                         received also has the packets that collected flows count)
 //! ```
 
-use tapline_source::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
+use tapline_source::{FilterAccount, InterfaceAccount, OutputAccount, merge_interfaces};
 
 use crate::stage::StageCounters;
 
@@ -128,12 +128,16 @@ impl StageAccount {
 }
 
 impl GraphAccount {
-    /// Checks every equation.
-    pub fn balance(&self) -> Balance {
+    /// Checks every equation. Returns a line for each that does not hold.
+    pub fn faults(&self) -> Vec<String> {
         let interfaces = self.interfaces.iter().filter_map(InterfaceAccount::imbalance);
-        let mut faults: Vec<String> = interfaces.chain(self.delivery_fault()).collect();
-        faults.extend(self.stages.iter().flat_map(StageAccount::faults));
-        if faults.is_empty() { Balance::Balanced } else { Balance::Unbalanced(faults) }
+        let before = interfaces.chain(self.delivery_fault());
+        before.chain(self.stages.iter().flat_map(StageAccount::faults)).collect()
+    }
+
+    /// Returns the accounts of all outputs.
+    pub fn outputs(&self) -> impl Iterator<Item = &OutputAccount> {
+        self.stages.iter().filter_map(|stage| stage.counters.output.as_ref())
     }
 
     fn delivery_fault(&self) -> Option<String> {
@@ -149,16 +153,12 @@ impl GraphAccount {
     /// Packets known to be lost anywhere: in rings and at outputs.
     pub fn lost(&self) -> u64 {
         let before = self.interfaces.iter().map(InterfaceAccount::lost);
-        let outputs = self.stages.iter().filter_map(|stage| stage.counters.output.as_ref());
-        before.chain(outputs.map(|output| output.lost)).fold(0, u64::saturating_add)
+        before.chain(self.outputs().map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
     /// Adds another worker's account: outputs of one name are one.
     pub fn merge(&mut self, other: GraphAccount) {
-        let mut interfaces =
-            Account { interfaces: std::mem::take(&mut self.interfaces), ..Account::default() };
-        interfaces.merge(Account { interfaces: other.interfaces, ..Account::default() });
-        self.interfaces = interfaces.interfaces;
+        merge_interfaces(&mut self.interfaces, other.interfaces);
         self.delivered += other.delivered;
         self.unexamined += other.unexamined;
         self.paused += other.paused;
@@ -184,30 +184,37 @@ impl GraphAccount {
         }
     }
 
-    /// The account of a chain of filters, a limit and outputs, in the words of `tapline capture`.
-    pub fn of_capture(&self) -> Account {
-        let stages = || self.stages.iter();
-        let filters = || stages().filter(|stage| stage.counters.filter.is_some());
-        let limits = || stages().filter(|stage| stage.class == "limit");
-        let outputs: Vec<OutputAccount> =
-            stages().filter_map(|stage| stage.counters.output.clone()).collect();
-        // Packets that came to an output after another worker had completed it went nowhere else.
-        let late =
-            match stages().filter(|stage| stage.counters.output.is_some()).collect::<Vec<_>>().as_slice() {
-                [only] => only.counters.unexamined,
-                _ => 0,
-            };
-        let unexamined = stages().map(|stage| stage.counters.unexamined).sum::<u64>();
+    /// Returns the counts of a [`Chain`](crate::Chain); `None` for another graph.
+    pub fn chain(&self) -> Option<ChainCounts> {
+        let limit = self.stages.iter().find(|stage| stage.class == "limit")?;
+        let filters = || self.stages.iter().filter(|stage| stage.counters.filter.is_some());
+        let mut outputs = self.stages.iter().filter(|stage| stage.counters.output.is_some());
+        // Packets that came to the only output after another worker had completed it went nowhere else.
+        let late = match (outputs.next(), outputs.next()) {
+            (Some(only), None) => only.counters.unexamined,
+            _ => 0,
+        };
         let mut filter = FilterAccount::default();
         filters().filter_map(|stage| stage.counters.filter.clone()).for_each(|theirs| filter.merge(theirs));
-        Account {
-            interfaces: self.interfaces.clone(),
-            delivered: self.delivered,
+        let unexamined = self.stages.iter().map(|stage| stage.counters.unexamined).sum::<u64>();
+        Some(ChainCounts {
             filtered: filters().map(StageAccount::refused).sum(),
-            accepted: limits().map(|stage| stage.passed).sum::<u64>() - late,
-            unexamined: self.unexamined + unexamined,
-            outputs,
             filter,
-        }
+            accepted: limit.passed.saturating_sub(late),
+            unexamined: self.unexamined + unexamined,
+        })
     }
+}
+
+/// The counts of a chain of filters, a limit and outputs, in the words of `tapline capture`.
+#[derive(Clone, Debug, Default)]
+pub struct ChainCounts {
+    /// Packets that the filters refused.
+    pub filtered: u64,
+    /// The engines that run the filters.
+    pub filter: FilterAccount,
+    /// Packets that went to the outputs.
+    pub accepted: u64,
+    /// Packets that came after the end was decided.
+    pub unexamined: u64,
 }

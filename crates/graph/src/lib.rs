@@ -39,7 +39,7 @@ mod table;
 mod topic_source;
 mod worker_merge;
 
-pub use account::{GraphAccount, StageAccount};
+pub use account::{ChainCounts, GraphAccount, StageAccount};
 pub use chain::Chain;
 pub use cooked_source::CookedSource;
 pub use engine::{Control, Engine, GraphChange, Inlet, OrderRefused, RunEnd, RunOutcome, RunReport};

@@ -3,12 +3,12 @@
 //! ```text
 //!   Source --advance--> batch --filter--> selection --> outputs
 //!     |                   |                   |            |
-//!     +---- InterfaceAccount         filtered, accepted   written, lost        = Account
+//!     +---- InterfaceAccount         FilterAccount        OutputAccount
 //! ```
 //!
 //! A source lends packets in place. Interfaces (crate `capture`), files (`file`), stores (`store`) and the daemon's
-//! buffers (`tap`) are sources; the loop that drives one is `graph::Engine`. Each part's counters end up in the
-//! [`Account`], whose sums must balance.
+//! buffers (`tap`) are sources; the loop that drives one is `graph::Engine`. Each part's counters end up in
+//! `graph::GraphAccount`, whose sums must balance.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -17,8 +17,8 @@ mod error;
 mod source;
 
 pub use account::{
-    Account, Balance, Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount,
-    RingAccount, TapAccount, UnfitLinkType, XdpAccount,
+    Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
+    TapAccount, UnfitLinkType, XdpAccount, merge_interfaces,
 };
 pub use cause::{LossCause, LossCounts, SkipCause};
 pub use error::Error;

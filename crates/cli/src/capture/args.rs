@@ -15,7 +15,7 @@ use crate::destinations::ReceiverArgs;
 use crate::everyday::OwnOutput;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::PastArgs;
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
@@ -248,7 +248,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) stats: Option<Duration>,
 
     #[command(flatten)]
-    pub(crate) strict: StrictArgs,
+    pub(crate) report: ReportArgs,
 
     /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]

@@ -25,10 +25,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use tapline_file::{BlockQueue, FileInput};
 use tapline_graph::stages::{ChunkSettings, CompileFpl, FplProgram, SharedOutput, input_file};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
+use tapline_graph::{Chain, Control, Engine, GraphAccount, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
-use tapline_source::{Account, Error, Source};
+use tapline_source::{Error, Source};
 use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
@@ -194,7 +194,7 @@ struct Run {
 
 /// Result of a run.
 struct Outcome {
-    account: Account,
+    account: GraphAccount,
     ended: RunEnd,
     /// The result of `--verify`.
     marks: Option<Table>,
@@ -236,7 +236,7 @@ fn drive(
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, &run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
         let marks = graph.results().pop().map(|(_, table)| table);
-        Outcome { account: outcome.account.of_capture(), ended: outcome.ended, marks }
+        Outcome { account: outcome.account, ended: outcome.ended, marks }
     };
     if let [source] = sources.as_mut_slice() {
         return work(0, source.as_mut(), outputs);
@@ -278,7 +278,7 @@ pub(crate) fn share(
 
 /// One outcome of those of all workers.
 fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput>) -> Outcome {
-    let mut account = Account::default();
+    let mut account = GraphAccount::default();
     let mut ended = RunEnd::Source;
     for outcome in outcomes {
         match outcome {
@@ -289,12 +289,13 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-    for output in &mut completers {
-        if let Err(error) = output.complete(clocks(), &[]) {
+    let outputs = account.stages.iter_mut().filter(|stage| stage.counters.output.is_some());
+    for (stage, output) in outputs.zip(&mut completers) {
+        if let Err(error) = output.complete(clocks(), &account.interfaces) {
             ended = ended.worse(RunEnd::Failed(error));
         }
+        stage.counters.output = Some(output.account());
     }
-    account.outputs = completers.iter().map(SharedOutput::account).collect();
     Outcome { account, ended, marks: None }
 }
 
@@ -334,13 +335,14 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         }
     };
     tell_search(args, search);
-    let notes = search.map_or_else(Vec::new, |asked| asked.notes(account.accepted));
+    let accepted = account.chain().unwrap_or_default().accepted;
+    let notes = search.map_or_else(Vec::new, |asked| asked.notes(accepted));
     if !args.is_for_wireshark {
         unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
         tell_account(args, &account, (search, &notes), unfit, failure);
     }
-    let code = args.strict.code(code, &strict::losses(&account.interfaces, &account.outputs));
+    let code = args.report.code(code, &strict::losses_of(&account));
     let is_whole = !search.is_some_and(Asked::is_answered_in_part) && !is_answer_in_part(args, &account);
     let is_part = code == ExitCode::SUCCESS && !is_whole;
     told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
@@ -348,7 +350,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
 
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
 /// where no link type can have the filter.
-fn code_of_whole(args: &CaptureArgs, account: &Account, misfit: Option<&str>) -> ExitCode {
+fn code_of_whole(args: &CaptureArgs, account: &GraphAccount, misfit: Option<&str>) -> ExitCode {
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
     let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -360,24 +362,23 @@ fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
 }
 
 /// Whether the daemon that was asked for packets of a store could not search all of it.
-fn is_answer_in_part(args: &CaptureArgs, account: &Account) -> bool {
+fn is_answer_in_part(args: &CaptureArgs, account: &GraphAccount) -> bool {
     let mut losses = account.interfaces.iter().flat_map(|interface| &interface.losses);
     args.stream.is_some() && losses.any(|loss| loss.counter == FileInput::ANSWER_LOSS)
 }
 
 /// Packets that `--count` counted, in the kernel and here.
-fn counted(account: &Account) -> u64 {
+fn counted(account: &GraphAccount) -> u64 {
     let in_kernel = account.interfaces.iter().filter_map(|interface| interface.counted);
     let in_kernel: u64 = in_kernel.map(|counted| counted.packets).sum();
-    in_kernel
-        + account.outputs.iter().find(|output| output.name == "count").map_or(0, |output| output.written)
+    in_kernel + account.outputs().find(|output| output.name == "count").map_or(0, |output| output.written)
 }
 
 /// Packets that a store was to get and lacks.
-fn lost_by_store(args: &CaptureArgs, account: &Account) -> u64 {
+fn lost_by_store(args: &CaptureArgs, account: &GraphAccount) -> u64 {
     let Some(directory) = args.write.as_deref().and_then(stored::directory) else { return 0 };
     let name = directory.display().to_string();
-    account.outputs.iter().filter(|output| output.name == name).map(|output| output.lost).sum()
+    account.outputs().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
 
 /// Shows what a program remembers.
@@ -421,16 +422,17 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
 /// capture file.
 fn tell_account(
     args: &CaptureArgs,
-    account: &Account,
+    account: &GraphAccount,
     (search, notes): (Option<&Asked>, &[String]),
     unfit: &UnfitLinkTypes,
     failure: Option<String>,
 ) {
     if !args.json {
-        let _ = io::stderr().write_all(report::text(account).as_bytes());
+        let _ = io::stderr()
+            .write_all(report::text(account, args.report.account.form(args.verbose > 0)).as_bytes());
         return;
     }
-    let mut object = report::to_json(account);
+    let mut object = report::json(account);
     if args.count {
         object["count"] = counted(account).into();
     }

@@ -3,8 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-use tapline_graph::{RunReport, grouped};
-use tapline_source::Account;
+use tapline_graph::{GraphAccount, RunReport, grouped};
 
 use super::args::CaptureArgs;
 use crate::escape::event_line;
@@ -20,7 +19,7 @@ pub(super) struct Watcher {
 
 struct State {
     /// The newest account of each worker.
-    accounts: Vec<Account>,
+    accounts: Vec<GraphAccount>,
     /// By the steady clock, as all times here.
     started_ns: Option<i64>,
     last_stats_ns: Option<i64>,
@@ -37,7 +36,7 @@ impl Watcher {
             json: args.json,
             stats_ns: args.stats.map(|interval| i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)),
             state: Mutex::new(State {
-                accounts: vec![Account::default(); workers],
+                accounts: vec![GraphAccount::default(); workers],
                 started_ns: None,
                 last_stats_ns: None,
                 last_line: None,
@@ -49,7 +48,7 @@ impl Watcher {
     /// Takes a worker's report.
     pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.accounts[worker] = watch.account.of_capture();
+        state.accounts[worker] = watch.account.clone();
         for event in watch.events {
             state.clear_line();
             let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
@@ -74,7 +73,7 @@ impl Watcher {
             state.clear_line();
             let account = state.sum();
             let text = if self.json {
-                format!("{}\n", report::to_json(&account))
+                format!("{}\n", report::json(&account))
             } else {
                 report::running_text(&account)
             };
@@ -87,13 +86,11 @@ impl Watcher {
 }
 
 impl State {
-    fn sum(&self) -> Account {
-        let mut sum = Account::default();
+    fn sum(&self) -> GraphAccount {
+        let mut sum = GraphAccount::default();
         for account in &self.accounts {
             sum.merge(account.clone());
         }
-        // Outputs are shared by all workers.
-        sum.outputs = self.accounts.first().map(|account| account.outputs.clone()).unwrap_or_default();
         sum
     }
 
@@ -117,7 +114,7 @@ impl State {
         let line = format!(
             "{part}{} packets  {} accepted  {} lost  {}/s",
             grouped(packets),
-            grouped(sum.accepted),
+            grouped(sum.chain().unwrap_or_default().accepted),
             grouped(sum.lost()),
             grouped(rate)
         );

@@ -25,7 +25,7 @@ use crate::capture::{self, CaptureArgs};
 use crate::container;
 use crate::live::TapArgs;
 use crate::stored::PastArgs;
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 
 /// Options whose place is the long help: the short one fits a screen.
 const RARE: &[&str] = &[
@@ -42,6 +42,7 @@ const RARE: &[&str] = &[
     "scoped",
     "ipv6_extensions",
     "strict",
+    "account",
     "netns",
     "container",
     "relinquish_privileges",
@@ -75,7 +76,7 @@ pub(crate) struct SessionArgs {
     #[command(flatten)]
     language: LanguageArgs,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
     /// Run as this user once all is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
@@ -122,7 +123,7 @@ pub(crate) fn capture(
         count_packets: session.count,
         duration: session.duration,
         language: session.language,
-        strict: session.strict,
+        report: session.report,
         relinquish_privileges: session.relinquish_privileges.clone(),
         json,
         // Results are for somebody who waits for them.

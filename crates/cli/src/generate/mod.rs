@@ -168,12 +168,13 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
             ExitCode::FAILURE
         }
     };
-    let account = outcome.account.of_capture();
+    let account = &outcome.account;
     if args.json && !is_standard_output(args) {
-        writeln!(io::stdout(), "{}", report::to_json(&account))?;
+        writeln!(io::stdout(), "{}", report::json(account))?;
     } else {
+        let form = args.sending.report.account.form(false);
         let text =
-            if args.json { format!("{}\n", report::to_json(&account)) } else { report::text(&account) };
+            if args.json { format!("{}\n", report::json(account)) } else { report::text(account, form) };
         let _ = io::stderr().write_all(text.as_bytes());
     }
     Ok(code)
@@ -252,10 +253,9 @@ impl Progress {
     fn tell(&mut self, watch: &RunReport<'_>) {
         if watch.is_requested {
             self.clear();
-            let account = watch.account.of_capture();
             let text = match self.json {
-                true => format!("{}\n", report::to_json(&account)),
-                false => report::running_text(&account),
+                true => format!("{}\n", report::json(watch.account)),
+                false => report::running_text(watch.account),
             };
             let _ = io::stderr().write_all(text.as_bytes());
         }

@@ -48,7 +48,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     let taken = SendInput { verb: "made", packets, passes: 1, backwards: 0, left };
     let failure = sent.err().map(|failure| failure.to_string());
     let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
-    conclude(&outcome, failure.as_deref(), args.sending.strict)
+    conclude(&outcome, failure.as_deref(), args.sending.report)
 }
 
 /// Generated packets with their departure times.

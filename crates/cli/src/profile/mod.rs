@@ -25,7 +25,8 @@ use tapline_sys::{disk, output_file};
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
-use crate::{privileges, report};
+use crate::privileges;
+use crate::report::{self, AccountForm};
 
 /// A live profile ends after this time unless told otherwise.
 const DURATION: Duration = Duration::from_secs(10);
@@ -132,7 +133,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
 fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     let (measured, code) = work::run(args)?;
     if !args.json {
-        io::stderr().write_all(report::graph_text(&measured.account).as_bytes())?;
+        io::stderr().write_all(report::text(&measured.account, AccountForm::Auto).as_bytes())?;
     }
     let breakdown = costs::breakdown(&measured);
     if breakdown.packets == 0 {
@@ -144,7 +145,7 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     if args.json {
         let mut value: Value = serde_json::from_str(&breakdown.to_json())?;
         value["facts"] = serde_json::to_value(&facts)?;
-        value["account"] = report::graph_json(&measured.account)["account"].take();
+        value["account"] = report::json(&measured.account)["account"].take();
         writeln!(out, "{value}")?;
     } else {
         write!(out, "{}\n{}", breakdown.to_text(), facts.to_text())?;

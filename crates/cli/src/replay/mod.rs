@@ -140,7 +140,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let failure =
         sent.err().or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error());
     let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
-    conclude(&outcome, failure.as_deref(), args.sending.strict)
+    conclude(&outcome, failure.as_deref(), args.sending.report)
 }
 
 fn settings(args: &ReplayArgs) -> ReplaySettings {

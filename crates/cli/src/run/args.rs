@@ -11,7 +11,7 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::container;
 use crate::flows::Style;
 use crate::live::XdpArgs;
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -89,7 +89,7 @@ pub(crate) struct RunOptions {
     #[arg(skip)]
     pub(crate) flows: Option<Style>,
     #[command(flatten)]
-    pub(crate) strict: StrictArgs,
+    pub(crate) report: ReportArgs,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
     /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
@@ -114,7 +114,7 @@ impl Default for RunOptions {
             json: false,
             results_aside: false,
             flows: None,
-            strict: StrictArgs::default(),
+            report: ReportArgs::default(),
             language: LanguageArgs::default(),
             relinquish_privileges: None,
             follow_links: false,

@@ -220,11 +220,8 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
 /// have the filter, or for losses with `--strict`.
 fn code_of_whole(options: &RunOptions, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
     let stages = || done.account.stages.iter();
-    let outputs: Vec<_> = stages().filter_map(|stage| stage.counters.output.as_ref()).collect();
-    let code = code(&done.ended, outputs.len());
-    let mut losses = strict::losses(&done.account.interfaces, outputs);
-    losses.extend(stages().filter_map(strict::of_recordings));
-    let code = options.strict.code(code, &losses);
+    let code = code(&done.ended, done.account.outputs().count());
+    let code = options.report.code(code, &strict::losses_of(&done.account));
     let stores = stages().filter(|stage| stage.class == "store");
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();

@@ -131,15 +131,14 @@ impl Watcher {
         let account = state.sum();
         let results = state.numbered_results();
         if self.json {
-            return format!("{}\n{}\n", results_json(&results), report::graph_json(&account));
+            return format!("{}\n{}\n", results_json(&results), report::json(&account));
         }
         let workers = &state.results;
         let text = match self.flows {
             Some(style) => flows::text(workers, style, None),
             None => String::new(),
         };
-        text + tables_text(self.flows, &account, &results).as_str()
-            + report::running_graph_text(&account).as_str()
+        text + tables_text(self.flows, &account, &results).as_str() + report::running_text(&account).as_str()
     }
 
     /// Wipes the line of live counters before something else is printed.
@@ -211,7 +210,7 @@ pub(super) fn conclude(
 ) -> Result<()> {
     let unfit_text = unfit.text();
     if options.json {
-        let mut object = report::graph_json(account);
+        let mut object = report::json(account);
         if unfit_text.is_some() {
             object["account"]["unfit_link_types"] = unfit.to_json();
         }
@@ -232,7 +231,8 @@ pub(super) fn conclude(
     };
     unfit_text.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     // The account is told whatever became of the results.
-    io::stderr().write_all(report::graph_text(account).as_bytes())?;
+    let form = options.report.account.form(options.flows.is_some_and(|style| style.verbose));
+    io::stderr().write_all(report::text(account, form).as_bytes())?;
     told
 }
 

@@ -16,7 +16,7 @@ use tapline_sys::timer;
 use tapline_transmit::{Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter};
 
 use crate::privileges;
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 pub(crate) use report::{Outcome, SendInput, conclude};
 pub(crate) use reporting::Reporting;
 
@@ -43,7 +43,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
     #[command(flatten)]
-    pub(crate) strict: StrictArgs,
+    pub(crate) report: ReportArgs,
 }
 
 /// Leaves this process what sending takes: the socket that is open, or the program for live frames, and `reads`.

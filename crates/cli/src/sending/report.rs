@@ -11,8 +11,8 @@ use tapline_source::SkipCause;
 use tapline_transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 
 use super::SendTarget;
-use crate::report::unsent_json;
-use crate::strict::{LostPackets, StrictArgs};
+use crate::report::{AccountForm, unsent_json};
+use crate::strict::{LostPackets, ReportArgs};
 
 /// Content of the report.
 pub(crate) struct Outcome<'a> {
@@ -101,13 +101,18 @@ impl ReportNumbers {
         }
     }
 
+    /// Whether all was sent, as far as is counted.
+    fn is_whole(&self) -> bool {
+        self.taken == self.sent && self.dropped_later.unwrap_or(0) == 0
+    }
+
     fn is_balanced(&self) -> bool {
         self.taken == self.sent + self.unsent + self.left
     }
 }
 
 /// Tells how it went, and the failure that ended it: as JSON, a key beside the account. Gives the exit status.
-pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, strict: StrictArgs) -> Result<ExitCode> {
+pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, report: ReportArgs) -> Result<ExitCode> {
     let numbers = ReportNumbers::of(outcome);
     let none_sent = (numbers.sent == 0 && numbers.unsent > 0).then(|| {
         let packets = grouped(numbers.unsent);
@@ -121,9 +126,9 @@ pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, strict: Str
         }
         writeln!(io::stdout(), "{object}")?;
     } else {
-        io::stderr().write_all(to_text(&numbers, outcome).as_bytes())?;
+        io::stderr().write_all(to_text(&numbers, outcome, report.account.form(false)).as_bytes())?;
     }
-    let Some(failure) = failure else { return Ok(strict.code(ExitCode::SUCCESS, &losses(outcome))) };
+    let Some(failure) = failure else { return Ok(report.code(ExitCode::SUCCESS, &losses(outcome))) };
     let _ = writeln!(io::stderr(), "tapline: {failure}");
     Ok(ExitCode::FAILURE)
 }
@@ -145,7 +150,7 @@ pub(super) fn tell(outcome: &Outcome<'_>) {
     let numbers = ReportNumbers::of(outcome);
     let text = match outcome.json {
         true => format!("{}\n", to_json(&numbers, outcome)),
-        false => to_text(&numbers, outcome),
+        false => to_text(&numbers, outcome, AccountForm::Full),
     };
     let _ = io::stderr().write_all(text.as_bytes());
 }
@@ -191,7 +196,20 @@ fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
     })
 }
 
-fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
+fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>, form: AccountForm) -> String {
+    let is_whole = numbers.is_whole();
+    let account = match form {
+        AccountForm::None => String::new(),
+        AccountForm::Auto if is_whole => {
+            let (packets, bytes) = (grouped(numbers.sent), grouped(numbers.bytes));
+            format!("{packets} packets sent, {bytes} bytes, 0 dropped\n")
+        }
+        _ => account_text(numbers, outcome),
+    };
+    account + times_text(numbers, outcome).as_str()
+}
+
+fn account_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
     let mut text = String::from("account                                              packets\n");
     let mut row = |place: &str, count: u64, remark: &str| {
@@ -231,7 +249,7 @@ fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
             );
         }
     }
-    text + times_text(numbers, outcome).as_str()
+    text
 }
 
 fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {

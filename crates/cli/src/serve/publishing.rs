@@ -257,30 +257,28 @@ impl EndedGraph {
     }
 
     /// Adds its rows to the account of the daemon.
-    pub(super) fn add_rows(&self, text: &mut report::Rows) {
+    pub(super) fn add_rows(&self, text: &mut report::Table) {
         for interface in &self.account.interfaces {
             let mut of_graph = interface.clone();
             of_graph.name = format!("{}, graph of places", interface.name);
             text.interface(&of_graph);
         }
-        let outputs = self.account.stages.iter().filter_map(|stage| stage.counters.output.as_ref());
-        outputs.for_each(|output| text.output(output));
+        self.account.outputs().for_each(|output| text.output(output));
     }
 
     /// Packets that the graph lost as a reader, or that found no room on their way to a place.
     pub(super) fn losses(&self) -> Vec<LostPackets> {
-        let outputs = self.account.stages.iter().filter_map(|stage| stage.counters.output.as_ref());
-        strict::losses(&self.account.interfaces, outputs)
+        strict::losses(&self.account.interfaces, self.account.outputs())
     }
 
     /// Equations of its account that do not hold.
     pub(super) fn imbalances(&self) -> Vec<String> {
         let of = |fault: &String| format!("graph of {}: {fault}", self.capture);
-        report::faults(self.account.balance()).iter().map(of).collect()
+        self.account.faults().iter().map(of).collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let account = report::graph_json(&self.account);
+        let account = report::json(&self.account);
         json!({ "capture": self.capture, "account": account["account"], "error": self.error })
     }
 }

@@ -242,7 +242,7 @@ impl EndedRecording {
     }
 
     /// Adds its rows to the account of the daemon.
-    pub(super) fn add_rows(&self, text: &mut report::Rows) {
+    pub(super) fn add_rows(&self, text: &mut report::Table) {
         for interface in &self.account.interfaces {
             let mut of_reader = interface.clone();
             of_reader.name = format!("{}, recorder", interface.name);
@@ -264,14 +264,11 @@ impl EndedRecording {
     /// Equations of its account that do not hold.
     pub(super) fn imbalances(&self) -> Vec<String> {
         let store = self.rule.to.display();
-        report::faults(self.account.balance())
-            .iter()
-            .map(|fault| format!("recorder of {store}: {fault}"))
-            .collect()
+        self.account.faults().iter().map(|fault| format!("recorder of {store}: {fault}")).collect()
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let account = report::graph_json(&self.account);
+        let account = report::json(&self.account);
         json!({
             "capture": self.rule.capture,
             "store": self.rule.to.display().to_string(),

@@ -21,8 +21,10 @@ use crate::compiler::{check_filter, filter_text};
 use crate::destinations::{Destinations, PlaceArgs, collectors, inputs, lead, lines, show};
 use crate::flows::Style;
 use crate::probe::TOP;
+use crate::report::AccountArgs;
 use crate::run::{self, RunOptions};
 use crate::stored::PastArgs;
+use crate::strict::ReportArgs;
 
 pub(crate) const FIND_EXAMPLES: &str = "\
 Examples:
@@ -92,6 +94,8 @@ pub(crate) struct FindArgs {
     /// Tell which segments and chunks the search passed over by time and by index, which it read, and which were gone.
     #[arg(long, help_heading = "Output")]
     explain: bool,
+    #[command(flatten)]
+    account: AccountArgs,
 
     /// Addresses and ports as numbers (twice: protocols too).
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
@@ -155,6 +159,7 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         numeric: args.numeric,
         link_header: args.link_header,
         verbose: args.verbose,
+        report: ReportArgs { account: args.account, ..ReportArgs::default() },
         time: args.time,
         hex_ascii: args.hex_ascii,
         ..input
@@ -203,6 +208,7 @@ fn flows(args: &FindArgs) -> Result<ExitCode> {
     let options = RunOptions {
         results_aside: to.on_stdout() > 0,
         flows: Some(Style { verbose: false, top: TOP as usize }),
+        report: ReportArgs { account: args.account, ..ReportArgs::default() },
         language: args.language,
         ..RunOptions::default()
     };

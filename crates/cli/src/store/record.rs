@@ -23,7 +23,7 @@ use crate::escape::plain;
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
 use crate::stored;
-use crate::strict::StrictArgs;
+use crate::strict::ReportArgs;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -89,7 +89,7 @@ pub(crate) struct RecordArgs {
     #[arg(long, help_heading = "Reports")]
     json: bool,
     #[command(flatten)]
-    strict: StrictArgs,
+    report: ReportArgs,
     /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
@@ -174,7 +174,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         duration: args.duration,
         stats: args.stats,
         json: args.json,
-        strict: args.strict,
+        report: args.report,
         relinquish_privileges: args.relinquish_privileges.clone(),
         filter: args.filter.clone(),
         ..CaptureArgs::without_arguments()

@@ -173,7 +173,7 @@ fn messages_in_a_file_are_collected() {
 fn the_table_shows_flows_and_sources() {
     let folder = tempfile::tempdir().expect("there is room");
     let trace = trace(folder.path());
-    let listening = Listening::collector(&["--top", "3"]);
+    let listening = Listening::collector(&["--top", "3", "--account", "full"]);
     run(["probe", "-r", text(&trace), "--version", "9", "--export", &listening.to()]).succeeded();
     let (out, told) = listening.interrupt();
     let lines: Vec<&str> = out.lines().collect();

@@ -150,7 +150,7 @@ fn sizes_in_files() {
 #[test]
 fn an_interrupt_leaves_a_whole_file() {
     let mut child = Command::new(TAPLINE)
-        .args(["generate", "-w", "-", "size=590 flows=100"])
+        .args(["generate", "--account", "full", "-w", "-", "size=590 flows=100"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

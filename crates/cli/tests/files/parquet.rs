@@ -506,8 +506,9 @@ fn standard_output_takes_one_file() {
     const TEST: &str = "standard_output_takes_one_file";
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path());
-    let arguments = ["probe", "--idle-timeout", "60", "--export", "parquet:-", "-r", path.to_str().unwrap()];
-    let all = run(arguments).succeeded();
+    let arguments = ["probe", "--account", "full", "--idle-timeout", "60", "--export", "parquet:-"];
+    let arguments = [&arguments[..], &["-r", path.to_str().unwrap()]].concat();
+    let all = run(&arguments).succeeded();
     let none = run([&arguments[..], &["udp port 1"]].concat()).succeeded();
     for (finished, packets) in [(&all, "12225"), (&none, "NULL")] {
         assert!(finished.stdout.starts_with(b"PAR1") && finished.stdout.ends_with(b"PAR1"));

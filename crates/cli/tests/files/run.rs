@@ -278,7 +278,7 @@ fn results_are_for_people_and_the_account_is_apart() {
     write(&folder.path().join("a.pcap"), (0..10).map(|flow| segment(1, 5000 + flow, b"x")).collect());
     let finished = tapline(
         folder.path(),
-        &["run", "-e", "file(\"a.pcap\") -> talk :: top(by=src) -> sample(1/2) -> drop"],
+        &["run", "--account", "full", "-e", "file(\"a.pcap\") -> talk :: top(by=src) -> sample(1/2) -> drop"],
     );
     assert!(finished.status.success(), "{}", finished.stderr);
     assert!(stdout(&finished).starts_with("talk :: top\n  src"), "{}", stdout(&finished));

@@ -186,11 +186,7 @@ fn signals_end_in_complete_files_and_an_account() {
         send(&namespace, &frames, 777);
         live.signal(signal);
         let finished = live.wait().succeeded();
-        assert!(
-            finished.stderr.contains("balanced: every packet is accounted for"),
-            "{signal}: {}",
-            finished.stderr
-        );
+        assert!(finished.stderr.contains("777 packets, 0 dropped"), "{signal}: {}", finished.stderr);
         assert!(bytes_of(packets_of(&out)) == frames, "{signal}");
     }
 }
@@ -207,7 +203,8 @@ fn a_signal_asks_for_the_account_on_the_way() {
     let accounts = || fs::read_to_string(&told).unwrap().matches("delivered").count();
     wait_for("the account", || accounts() == 1);
     live.interrupt().succeeded();
-    assert_eq!(accounts(), 2, "{}", fs::read_to_string(&told).unwrap());
+    let told = fs::read_to_string(&told).unwrap();
+    assert!(told.contains("100 packets, 0 dropped"), "{told}");
 }
 
 /// A process in a namespace, told as that of a container by the file in which systemd tells its machines.

@@ -78,6 +78,8 @@ fn without_the_right_packets_are_counted_here() {
         FAR,
         "--count",
         "--in-kernel",
+        "--account",
+        "full",
     ]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let live = Live::start_command(&namespace, 1, &mut command);

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tapline_source::{Account, Balance, Count, Loss, LossPoint, OutputAccount};
+use tapline_source::{Count, Loss, LossPoint, OutputAccount};
 
 use tapline_bpf::{Insn, Program};
 use tapline_ir::CompiledFilter;
@@ -11,11 +11,11 @@ use tapline_packet::{LinkType, Meta, Timestamp};
 use tapline_profile::Meters;
 
 use super::*;
-use crate::Chain;
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use crate::stages::{CompileFilter, SharedOutput};
+use crate::{Chain, ChainCounts, GraphAccount};
 
 /// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
 struct Counting {
@@ -125,7 +125,8 @@ fn four_and_up(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
 
 /// The result of a run, as a capture gives it.
 struct Ran {
-    account: Account,
+    account: GraphAccount,
+    counts: ChainCounts,
     ended: RunEnd,
 }
 
@@ -149,7 +150,8 @@ fn drive(
     };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
     let outcome = Engine::new(vec![Inlet::new(source, node)], &mut graph, &control, clock).run(&mut |_| {});
-    Ran { account: outcome.account.of_capture(), ended: outcome.ended }
+    let counts = outcome.account.chain().expect("a chain");
+    Ran { account: outcome.account, counts, ended: outcome.ended }
 }
 
 fn run(
@@ -159,8 +161,12 @@ fn run(
     sinks: Vec<Box<dyn Stage>>,
 ) -> Ran {
     let ran = drive(compile, source, sinks, &Arc::new(Control::new(limit)), clock);
-    assert_eq!(ran.account.balance(), Balance::Balanced, "{:?}", ran.account);
+    assert_eq!(ran.account.faults(), [""; 0], "{:?}", ran.account);
     ran
+}
+
+fn written(ran: &Ran) -> u64 {
+    ran.account.outputs().map(|output| output.written).sum()
 }
 
 #[test]
@@ -168,14 +174,14 @@ fn everything_from_a_source_reaches_every_sink() {
     let sinks = vec![Bounded::boxed("a", u64::MAX), Bounded::boxed("b", u64::MAX)];
     let outcome = run(everything, &mut Counting::new(3, 10), None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Source));
-    assert_eq!(outcome.account.outputs.iter().map(|o| o.written).collect::<Vec<_>>(), [30, 30]);
+    assert_eq!(outcome.account.outputs().map(|o| o.written).collect::<Vec<_>>(), [30, 30]);
 }
 
 #[test]
 fn refused_packets_are_counted() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(four_and_up, &mut Counting::new(3, 10), None, sinks);
-    assert_eq!((outcome.account.filtered, outcome.account.accepted), (12, 18));
+    assert_eq!((outcome.counts.filtered, outcome.counts.accepted), (12, 18));
 }
 
 #[test]
@@ -183,10 +189,10 @@ fn the_limit_is_exact_and_the_rest_is_not_examined() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(four_and_up, &mut Counting::new(5, 10), Some(8), sinks);
     assert!(matches!(outcome.ended, RunEnd::Stopped));
-    let account = outcome.account;
-    assert_eq!((account.accepted, account.filtered, account.outputs[0].written), (8, 12, 8));
+    let (counts, written) = (&outcome.counts, written(&outcome));
+    assert_eq!((counts.accepted, counts.filtered, written), (8, 12, 8));
     assert_eq!(
-        account.unexamined,
+        counts.unexamined,
         4 + 6,
         "what the filter let through of the second batch, and of that on its way"
     );
@@ -197,9 +203,9 @@ fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
     let sinks = vec![Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
     let outcome = run(everything, &mut Counting::new(9, 10), None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Failed(Error::Output { .. })));
-    let outputs: Vec<(u64, u64)> = outcome.account.outputs.iter().map(|o| (o.written, o.lost)).collect();
+    let outputs: Vec<(u64, u64)> = outcome.account.outputs().map(|o| (o.written, o.lost)).collect();
     assert_eq!(outputs, [(15, 5), (20, 0)]);
-    assert_eq!(outcome.account.unexamined, 10);
+    assert_eq!(outcome.counts.unexamined, 10);
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn a_failing_source_loses_nothing_it_lent() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(everything, &mut source, None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Failed(Error::Source { .. })));
-    assert_eq!(outcome.account.outputs[0].written, 20);
+    assert_eq!(written(&outcome), 20);
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn workers_share_a_sink_that_is_finished_once() {
     let control = &Arc::new(Control::new(Some(45)));
     let work = |handle: SharedOutput| {
         let ran = drive(everything, &mut Counting::new(2, 10), vec![Box::new(handle)], control, clock);
-        ran.account.accepted
+        ran.counts.accepted
     };
     let handles = SharedOutput::handles(Bounded::boxed("shared", u64::MAX), 3, true);
     let accepted: u64 = std::thread::scope(|scope| {
@@ -242,9 +248,9 @@ fn a_filter_that_fails_keeps_the_account_whole() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(refuse, &mut Counting::new(3, 10), None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Failed(Error::Filter(_))));
-    let account = &outcome.account;
-    assert_eq!((account.delivered, account.filtered, account.unexamined), (30, 30, 0));
-    assert_eq!(account.filter.unfit[0].packets, 30);
+    let counts = &outcome.counts;
+    assert_eq!((outcome.account.delivered, counts.filtered, counts.unexamined), (30, 30, 0));
+    assert_eq!(counts.filter.unfit[0].packets, 30);
 }
 
 #[test]
@@ -292,18 +298,16 @@ fn fast_clock() -> ClockReading {
 fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
     let control = Arc::new(Control::new(None));
     let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
-    let mut account = Account::default();
-    let mut outputs = Vec::new();
+    let mut account = GraphAccount::default();
     for handle in SharedOutput::handles(output, 2, true) {
         let outcome =
             drive(everything, &mut Counting::new(9, 10), vec![Box::new(handle)], &control, fast_clock);
         assert!(matches!(outcome.ended, RunEnd::Stopped), "{:?}", outcome.ended);
-        outputs.clone_from(&outcome.account.outputs);
         account.merge(outcome.account);
     }
-    account.outputs = outputs;
-    assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
-    assert_eq!((account.accepted, account.unexamined), (10, 10 + 10), "one batch on its way in each");
+    assert_eq!(account.faults(), [""; 0], "{account:?}");
+    let counts = account.chain().expect("a chain");
+    assert_eq!((counts.accepted, counts.unexamined), (10, 10 + 10), "one batch on its way in each");
 }
 
 #[test]
@@ -315,11 +319,11 @@ fn packets_after_completion_are_counted() {
         Box::new(handles.remove(1))
     };
     // The only output decides what is accepted; beside another one, which took the packets, it has lost them.
-    let account = run(everything, &mut Counting::new(1, 10), None, vec![complete(true)]).account;
-    assert_eq!((account.accepted, account.unexamined, account.lost()), (0, 10, 0));
+    let Ran { account, counts, .. } = run(everything, &mut Counting::new(1, 10), None, vec![complete(true)]);
+    assert_eq!((counts.accepted, counts.unexamined, account.lost()), (0, 10, 0));
     let both: Vec<Box<dyn Stage>> = vec![complete(false), Bounded::boxed("other", u64::MAX)];
-    let account = run(everything, &mut Counting::new(1, 10), None, both).account;
-    assert_eq!((account.accepted, account.unexamined, account.lost()), (10, 0, 10));
+    let Ran { account, counts, .. } = run(everything, &mut Counting::new(1, 10), None, both);
+    assert_eq!((counts.accepted, counts.unexamined, account.lost()), (10, 0, 10));
 }
 
 /// A source without packets. It records the timeouts of its polls, and ends after a number of them.
@@ -419,7 +423,7 @@ fn interfaces_are_numbered_in_the_order_of_sources() {
     let inlets = vec![Inlet::new(&mut late, nodes[0]), Inlet::new(&mut early, nodes[1])];
     let outcome = Engine::new(inlets, &mut graph, &Control::new(None), clock).run(&mut |_| {});
     assert_eq!(*seen.lock().unwrap(), [(1, "early".to_owned()), (0, "late".to_owned())]);
-    assert_eq!(outcome.account.balance(), Balance::Balanced);
+    assert_eq!(outcome.account.faults(), [""; 0]);
 }
 
 /// A source that blocks until it is woken, and is at its end once it was stopped.

@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_packet::{ClockReading, Interface};
-use tapline_source::{Account, Error, InterfaceAccount, OutputAccount};
+use tapline_source::{Error, InterfaceAccount, OutputAccount, merge_interfaces};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -74,11 +74,9 @@ impl Inner {
     /// Sums the interfaces of all workers, after one has reported its own.
     fn sum_interfaces(&mut self, worker: usize, interfaces: &[InterfaceAccount]) -> Vec<InterfaceAccount> {
         self.interfaces[worker] = interfaces.to_vec();
-        let mut sum = Account::default();
-        for interfaces in &self.interfaces {
-            sum.merge(Account { interfaces: interfaces.clone(), ..Account::default() });
-        }
-        sum.interfaces
+        let mut sum = Vec::new();
+        self.interfaces.iter().for_each(|theirs| merge_interfaces(&mut sum, theirs.clone()));
+        sum
     }
 }
 
