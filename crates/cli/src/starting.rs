@@ -78,8 +78,8 @@ pub(crate) struct Shown<'a> {
 
 /// What became of `-i`.
 pub(crate) enum Start {
-    /// A meter of the interface runs already.
-    Runs(Process),
+    /// A meter of the interface runs already; packets are asked for at this socket.
+    Runs(Process, PathBuf),
     /// All was started, shown, and has ended.
     Ended(ExitCode),
 }
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
                 "--rules: not watched; tapline watch --events FILE --json does, and --events FILE shows its events",
             );
         }
-        return Ok(Start::Runs(process));
+        return Ok(Start::Runs(process, place.socket));
     }
     let identity = privileges::identity(shown.user)?;
     let is_over = Arc::new(AtomicBool::new(false));
@@ -166,7 +166,7 @@ impl Place {
         let is_free = captures.is_err() && privilege::is_root();
         let socket = match named.is_some() || offered.is_some() || is_free {
             true => usual,
-            false => own_socket()?,
+            false => own_socket(wanted[0])?,
         };
         let capture = offered.map_or(wanted[0], |capture| &capture.name).to_owned();
         Ok(Place { interface: interface.to_owned(), capture, is_served: offered.is_some(), socket })
@@ -220,11 +220,11 @@ fn code_of(status: ExitStatus) -> ExitCode {
     status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// A socket beside the meters, for a daemon that is ours alone.
-fn own_socket() -> Result<PathBuf> {
+/// The socket of a daemon that is ours alone: beside the meters, where the next page of the interface finds it.
+fn own_socket(interface: &str) -> Result<PathBuf> {
     let folder = run_folders().into_iter().find(|folder| folder.prepare().is_ok());
     let folder = folder.context("there is no folder for a socket: see --socket")?;
-    Ok(folder.path().join(format!("view-{}.sock", std::process::id())))
+    Ok(folder.path().join(format!("view-{interface}.sock")))
 }
 
 /// This program, as it is started once more.

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
 use tapline_graph::catalog::InterfaceOptions;
 use tapline_graph::plan::{PlanBuilder, StageDraft};
@@ -165,7 +165,8 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
 }
 
 fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
-    let (rules, scripts) = read_rules(path, language)?;
+    // A mistake in the file is what the command looks for, and none of its caller.
+    let (rules, scripts) = read_rules(path, language).map_err(|error| anyhow!("{error}"))?;
     let (rules, scripts) = (counted(rules as u64, "rule"), counted(scripts as u64, "script"));
     writeln!(io::stdout(), "the file is right: {rules}, {scripts}")?;
     Ok(ExitCode::SUCCESS)

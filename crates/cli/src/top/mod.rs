@@ -115,7 +115,7 @@ pub(crate) fn run(mut args: TopArgs) -> Result<ExitCode> {
         };
         match starting::run(&args.start, interface, &shown)? {
             Start::Ended(code) => return Ok(code),
-            Start::Runs(process) => args.pid = Some(process.pid),
+            Start::Runs(process, _) => args.pid = Some(process.pid),
         }
     }
     args.pid = args.pid.or(args.start.started);

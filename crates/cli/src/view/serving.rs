@@ -38,7 +38,7 @@ pub(crate) fn run(mut args: ViewArgs) -> Result<ExitCode> {
         };
         match starting::run(&args.start, &interface, &shown)? {
             Start::Ended(code) => return Ok(code),
-            Start::Runs(process) => args.meter = Some(process.name()),
+            Start::Runs(process, socket) => (args.meter, args.socket) = (Some(process.name()), Some(socket)),
         }
     }
     args.pid = args.pid.or(args.start.started);
