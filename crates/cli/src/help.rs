@@ -10,7 +10,7 @@ use clap::{Command, Error};
 
 use crate::mistakes;
 
-/// What a command is for, in `tapline --help`.
+/// Commands by purpose, for `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Look", &["capture", "info", "top", "view", "run", "interfaces"]),
     ("Keep", &["record", "find", "store"]),

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ManualArgs, program: Command) -> Result<()> {
     Ok(())
 }
 
-/// Stands for the names of interfaces in completions, until they are those of a shell.
+/// Placeholder for the names of interfaces in completions.
 const INTERFACES: &str = "TAPLINE_INTERFACES";
 
 /// The completions of a shell, with the names of stages, and of the interfaces when they are used.

@@ -47,7 +47,7 @@ const GLANCE: Duration = Duration::from_millis(20);
 /// The most bytes of messages that are kept while the terminal is a page.
 const MESSAGES_MAX: u64 = 1 << 16;
 
-/// What to start.
+/// Arguments that start a meter.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StartArgs {
     /// Meter this interface (or several: a,b; or 'any') and keep its last packets, unless a meter of it runs already:
@@ -76,7 +76,7 @@ pub(crate) struct Shown<'a> {
     pub(crate) is_screen: bool,
 }
 
-/// What became of `-i`.
+/// Result of `-i`.
 pub(crate) enum Start {
     /// A meter of the interface runs already; packets are asked for at this socket.
     Runs(Process, PathBuf),
@@ -220,7 +220,7 @@ fn code_of(status: ExitStatus) -> ExitCode {
     status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
-/// The socket of a daemon that is ours alone: beside the meters, where the next page of the interface finds it.
+/// The socket of a daemon that is ours alone: in the folder of meters, where the next page of the interface finds it.
 fn own_socket(interface: &str) -> Result<PathBuf> {
     let folder = run_folders().into_iter().find(|folder| folder.prepare().is_ok());
     let folder = folder.context("there is no folder for a socket: see --socket")?;
@@ -246,7 +246,7 @@ impl Tapline {
         command
     }
 
-    /// Starts a command beside the page: in a group of its own, which Ctrl-C does not reach.
+    /// Starts a command that serves the page: in a group of its own, which Ctrl-C does not reach.
     fn start(&self, arguments: &[String]) -> Result<Started> {
         let mut command = self.command();
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);

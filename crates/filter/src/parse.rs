@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Parentheses can hold a filter (`(tcp or udp)`), ids that take the qualifiers before them (`port (80 or 443)`), or
-//! a number (`(ip[0] + 1) * 4 = 20`). So an item is parsed first and then tells which of these it is; the text around
+//! a number (`(ip[0] + 1) * 4 = 20`). So an item is parsed first, and then shows which of these it is; the text around
 //! it accepts it or not. Source of the grammar: `grammar.y` of libpcap.
 
 mod arith;
@@ -30,7 +30,7 @@ pub const DEPTH_MAX: usize = 500;
 /// [`DEPTH_MAX`] levels.
 ///
 /// # Errors
-/// If the text is no filter: where, and what was expected there. For a display filter of Wireshark, the filter to write
+/// If the text is not a filter: where, and what was expected there. For a display filter of Wireshark, the filter to write
 /// instead.
 pub fn parse(text: &str) -> Result<Ast, Error> {
     parse_whole(text).map_err(|error| {
@@ -450,7 +450,7 @@ fn id_kind(keyword: Keyword) -> Option<IdKind> {
     })
 }
 
-/// Whether a protocol may stand before the word, as in `ip broadcast`.
+/// Whether a protocol may come before the word, as in `ip broadcast`.
 fn goes_with_protocol(keyword: Keyword) -> bool {
     let primitive = matches!(
         keyword,

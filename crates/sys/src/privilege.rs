@@ -38,7 +38,7 @@ pub struct Identity {
     pub gid: u32,
     /// All of its groups.
     pub groups: Vec<u32>,
-    /// Its home; `None` if it has none.
+    /// Home directory; `None` if the user has none.
     pub home: Option<PathBuf>,
 }
 

@@ -103,7 +103,7 @@ impl LossWatch {
     }
 
     /// The kernel counts what its queues had no room for by processor, and with other frames by interface: the loss is
-    /// the lesser of both at most. None where either counter stood still.
+    /// the lesser of both at most. `None` where either counter did not grow.
     fn backlog_loss(&self) -> Option<Loss> {
         let [rx_dropped, ..] = self.nic?;
         let most = self.backlog.as_ref()?.dropped.total.min(rx_dropped.total);

@@ -1,6 +1,6 @@
 //! `tapline view`: the traffic of a running meter in a browser.
 //!
-//! What was typed stands here; a build without the feature `view` says that it has no page.
+//! Arguments of the command; a build without the feature `view` says that it has no page.
 
 #[cfg(feature = "view")]
 mod packets;
@@ -47,7 +47,7 @@ pub(crate) struct ViewArgs {
     /// Where browsers reach the page, as ADDRESS:PORT; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7070", help_heading = "Server")]
     listen: SocketAddr,
-    /// A proxy with TLS stands in front: other addresses than loopback's are allowed, and the cookie is for HTTPS alone.
+    /// A proxy with TLS is in front: other addresses than loopback's are allowed, and the cookie is for HTTPS alone.
     #[arg(long, help_heading = "Server")]
     behind_proxy: bool,
     /// Speak TLS, with this chain of certificates, in PEM: other addresses than loopback's are allowed then, and the cookie
@@ -64,7 +64,7 @@ pub(crate) struct ViewArgs {
     /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
     #[arg(long, value_name = "NAME", value_parser = host_name, help_heading = "Server")]
     host: Vec<String>,
-    /// Make a new token for the address. Default: that of the last start with the same rights, which is kept beside the
+    /// Make a new token for the address. Default: that of the last start with the same rights, which is kept with the
     /// history.
     #[arg(long, help_heading = "Server")]
     new_token: bool,

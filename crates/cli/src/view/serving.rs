@@ -151,7 +151,7 @@ fn certificate(args: &ViewArgs) -> Result<Option<Certificate>> {
     Ok(Some(Certificate::read(chain, key)?))
 }
 
-/// Writes a line for this user alone: beside the file, which takes its place when it is whole.
+/// Writes a line for this user alone, into a draft that takes the place of the file when it is whole.
 fn write_private(path: &Path, line: &str) -> io::Result<()> {
     let mut draft = path.as_os_str().to_owned();
     draft.push(".new");
@@ -228,7 +228,7 @@ fn history_path(args: &ViewArgs, identity: Option<&Identity>) -> Result<Option<P
     Ok(Some(path))
 }
 
-/// Takes the token of the last start with the same rights, from a file beside the history that is this user's alone, so
+/// Takes the token of the last start with the same rights, from a file next to the history that is this user's alone, so
 /// that pages that are open go on. Otherwise the new one is kept there.
 fn keep_token(access: &mut Access, history: &Path, args: &ViewArgs) -> Result<()> {
     /// The most bytes of the file.
