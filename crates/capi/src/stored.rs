@@ -31,12 +31,12 @@ use tapline_sys::Wakeup;
 
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
-use crate::searched::DaemonSearch;
+use crate::searched;
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
 
 /// The time for which a call for packets waits for the search before it looks whether the loop is to end.
-const SEARCH_WAIT: Duration = Duration::from_millis(20);
+pub(crate) const SEARCH_WAIT: Duration = Duration::from_millis(20);
 /// Programs whose texts are kept.
 const TEXTS_MAX: usize = 8;
 
@@ -93,12 +93,12 @@ impl Stored {
         let window = name.window(&Clock::local()).map_err(failure)?;
         let (access, link_type) = match Catalog::open(&name.directory) {
             Err(error) if error.is_denied() && !name.follow => {
-                let link_type = without_signals(|| DaemonSearch::ask(&name.directory))?;
+                let link_type = searched::ask(&name.directory)?;
                 (Access::Daemon(name.directory.clone()), link_type)
             }
             catalog => {
                 let catalog = Arc::new(catalog.map_err(|error| failure(error.to_string()))?);
-                // Its thread has ended when it is there. One: what it reads beyond the first packets is for nothing.
+                // One thread: what it reads beyond the first packets is for nothing.
                 let reading = StoreReading { threads: 1, ..StoreReading::default() };
                 let first = search(&catalog, window, Question::Anything, name.follow, reading)?;
                 let first = first.interfaces().first();
@@ -152,7 +152,7 @@ impl Stored {
             Access::Daemon(directory) => {
                 // Its answer may have packets that the program refuses: of a program without a text all.
                 self.is_filtered_here = self.program.is_some();
-                Ok(Box::new(without_signals(|| DaemonSearch::begin(directory, &text, self.window))?.0))
+                Ok(Box::new(searched::search(directory, &text, self.window)?.0))
             }
         }
     }
@@ -243,8 +243,9 @@ impl Source for Stored {
             // There may be more: the caller looks whether the loop is to end, and asks again.
             Ok(Advance::Idle) => {}
             Ok(Advance::End) => {
+                let warning = input.events().into_iter().find(|event| event.is_warning);
                 self.end();
-                return Ok(false);
+                return warning.map_or(Ok(false), |event| Err(Failure::error(event.text)));
             }
             Err(error) => {
                 self.end();

@@ -132,6 +132,7 @@ impl Source for FileInput {
                 self.count();
                 Ok(Advance::Batch)
             }
+            Ok(false) if self.files.files().any(FileSource::is_waiting) => Ok(Advance::Idle),
             Ok(false) => {
                 self.is_read = true;
                 Ok(Advance::End)

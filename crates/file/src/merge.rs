@@ -87,7 +87,8 @@ impl MergedSource {
         self.files.get(file)?.ids.get(id.0 as usize).copied()
     }
 
-    /// Gives the last run back and finds the next. Whether there is one; `false` is the end of all files.
+    /// Gives the last run back and finds the next. Whether there is one; `false` is the end of all files, but for those
+    /// that [wait](FileSource::is_waiting).
     ///
     /// # Errors
     /// A file that breaks off is told of when all files are at their end, so that the others are read whole; one call
@@ -166,7 +167,7 @@ impl File {
         }
         self.next = 0;
         let result = self.source.advance();
-        self.is_ended = !matches!(result, Ok(true));
+        self.is_ended = !matches!(result, Ok(true)) && !self.source.is_waiting();
         self.take_interfaces(interfaces);
         self.renumber();
         result.map(|_| ())

@@ -45,6 +45,8 @@ pub struct FileSource {
     lent: usize,
     /// Whether the first batch was parsed when the file was opened.
     is_parsed: bool,
+    /// Whether the reader had nothing, in [`ReadMode::Polled`].
+    is_waiting: bool,
     /// Whether blocks besides packets go to a queue.
     copies_blocks: bool,
     reading: ReadMode,
@@ -58,6 +60,8 @@ pub struct FileSource {
 pub enum ReadMode {
     /// As far as its buffer has room: the fastest.
     Ahead,
+    /// Likewise, and a reader that has nothing now ([`io::ErrorKind::WouldBlock`]) is asked again by the next advance.
+    Polled,
     /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
     /// reader stands then, wherever that is, also after an end or an error.
     ByPacket,
@@ -67,7 +71,7 @@ impl ReadMode {
     /// The most bytes to read if `missing` are needed.
     fn most(self, missing: usize) -> usize {
         match self {
-            ReadMode::Ahead => usize::MAX,
+            ReadMode::Ahead | ReadMode::Polled => usize::MAX,
             ReadMode::ByPacket => missing,
         }
     }
@@ -101,6 +105,15 @@ impl FileSource {
     /// As with [`open`](Self::open).
     pub fn from_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
         FileSource::from_input(reader, name, Keep::All, ReadMode::Ahead)
+    }
+
+    /// Reads a stream that is not packed as far as it has come, in [`ReadMode::Polled`]. Opening reads its first 24
+    /// bytes, which must be there.
+    ///
+    /// # Errors
+    /// As with [`open`](Self::open).
+    pub fn from_polled_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
+        FileSource::from_input(reader, name, Keep::All, ReadMode::Polled)
     }
 
     /// Reads the packets alone: sections and statistics are skipped. The interfaces of a pcapng file become two at
@@ -149,6 +162,7 @@ impl FileSource {
             head,
             lent: 0,
             is_parsed: false,
+            is_waiting: false,
             copies_blocks: false,
             reading,
             pending: None,
@@ -199,7 +213,8 @@ impl FileSource {
         self.copies_blocks = true;
     }
 
-    /// Ends the last batch and parses the next, of up to [`BATCH_MAX`] packets; `false` at the end of the file.
+    /// Ends the last batch and parses the next, of up to [`BATCH_MAX`] packets; `false` at the end of the file, or
+    /// while it [waits](Self::is_waiting).
     ///
     /// # Errors
     /// Packets before the fault have been lent by then. After an error the source is at its end.
@@ -224,6 +239,11 @@ impl FileSource {
             Some(error) => Err(error),
             None => Ok(false),
         }
+    }
+
+    /// Whether the last [`advance`](Self::advance) found no packets because the reader had nothing yet.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// The batch that the last [`advance`](Self::advance) found.
@@ -311,7 +331,7 @@ impl FileSource {
 
     /// Reads on until the file has named an interface, so that filters can be compiled before the first packet.
     fn find_first_interface(&mut self) -> Result<(), Error> {
-        while self.interfaces.is_empty() && !self.is_ended {
+        while self.interfaces.is_empty() && !self.is_ended && !self.is_waiting {
             self.parse_more();
         }
         self.is_parsed = !self.records.is_empty();
@@ -345,7 +365,8 @@ impl FileSource {
     }
 
     fn parse_batch(&mut self) {
-        while self.records.is_empty() && !self.is_ended {
+        self.is_waiting = false;
+        while self.records.is_empty() && !self.is_ended && !self.is_waiting {
             self.parse_more();
         }
     }
@@ -364,8 +385,9 @@ impl FileSource {
             Ok(stop @ Stop::Need { len, .. }) => {
                 let missing = (len as usize).saturating_sub(self.input.len());
                 if !self.input.fill_up_to(self.reading.most(missing)) {
-                    self.is_ended = true;
-                    self.pending = self.why_ended(stop);
+                    self.is_waiting = self.reading == ReadMode::Polled && self.input.resume();
+                    self.is_ended = !self.is_waiting;
+                    self.pending = if self.is_ended { self.why_ended(stop) } else { None };
                 }
             }
             Err(error) => {

@@ -5,16 +5,14 @@
 //! store:DIRECTORY  a search of the window
 //! ```
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use tapline_file::{BlockQueue, CopiedBlock, FileCreator, FileWriter, Section, WriteOptions};
+use tapline_file::{Section, blocks};
 use tapline_packet::Selection;
 use tapline_print::{Options, Printer, Services, TimeStyle};
 use tapline_source::{Advance, Source};
@@ -25,7 +23,7 @@ use tapline_web::{PacketAnswer, PacketRequest, PacketSource, QuestionTime};
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
 use crate::live::{self, TAP};
-use crate::session::{clock, clocks};
+use crate::session::clock;
 use crate::stored::{self, PastArgs};
 
 /// How long the daemon may take to say which captures it has.
@@ -218,52 +216,37 @@ impl PacketSource for Sources {
     fn write(&self, request: &PacketRequest, to: &mut dyn Write) -> Result<PacketAnswer, String> {
         let mut written = || -> Result<PacketAnswer> {
             let mut source = self.open(request)?;
-            let (mut reader, writer) = io::pipe().context("a pipe for the packets")?;
-            let file = File::from(OwnedFd::from(writer));
-            thread::scope(|scope| {
-                let reading = scope.spawn(move || write_pcapng(source.as_mut(), request, file));
-                let copied = io::copy(&mut reader, to);
-                // A writer whose reader has gone ends with an error.
-                drop(reader);
-                let answer = reading.join().map_err(|_| anyhow!("the reading thread has panicked"))?;
-                copied.context("the browser took no more")?;
-                answer
-            })
+            let (mut bytes, mut described) = (Vec::new(), 0);
+            let section = Section { application: "tapline view".to_owned(), ..Section::default() };
+            blocks::section_header(&mut bytes, &section);
+            send(&mut bytes, to)?;
+            let answer = read(source.as_mut(), request, true, &mut |source, selection| {
+                let (batch, interfaces) = (source.batch(), source.interfaces());
+                for interface in &interfaces[described..] {
+                    blocks::interface(&mut bytes, interface, 0);
+                }
+                described = interfaces.len();
+                for index in selection.iter() {
+                    let packet = batch.packet(index);
+                    let interface = &interfaces[packet.meta.interface.0 as usize];
+                    blocks::packet(&mut bytes, &packet, interface, 0, batch.options(index));
+                }
+                send(&mut bytes, to)
+            })?;
+            // Notes have a section of their own at the end: the file says by itself that it is not whole.
+            if !answer.notes.is_empty() {
+                let comments = answer.notes.clone();
+                blocks::section_header(&mut bytes, &Section { comments, ..Section::default() });
+            }
+            send(&mut bytes, to)?;
+            Ok(answer)
         };
         written().map_err(|error| crate::chain(&error))
     }
 }
 
-fn write_pcapng(source: &mut dyn Source, request: &PacketRequest, file: File) -> Result<PacketAnswer> {
-    let interfaces = source.interfaces().to_vec();
-    let path = Path::new("packets.pcapng");
-    let section = Section { application: "tapline view".to_owned(), ..Section::default() };
-    let blocks = BlockQueue::default();
-    let options =
-        WriteOptions { section, blocks: Some(blocks.clone()), ..WriteOptions::new(path, &interfaces) };
-    let mut writer = FileWriter::create(options, &interfaces, clocks(), Box::new(OnePipe(Some(file))))?;
-    let answer = read(source, request, true, &mut |source, selection| {
-        Ok(writer.write(&source.batch(), selection, source.interfaces())?)
-    });
-    // What is known at the end alone has a section of its own there: the file says by itself that it is not whole.
-    if let Some(answer) = answer.as_ref().ok().filter(|answer| !answer.notes.is_empty()) {
-        blocks.push(CopiedBlock::Section(Section { comments: answer.notes.clone(), ..Section::default() }));
-    }
-    let finished = writer.finish(&[]);
-    let answer = answer?;
-    finished?;
-    Ok(answer)
-}
-
-/// The one file of a download.
-struct OnePipe(Option<File>);
-
-impl FileCreator for OnePipe {
-    fn create(&mut self, _: &Path) -> io::Result<File> {
-        self.0.take().ok_or_else(|| io::ErrorKind::AlreadyExists.into())
-    }
-
-    fn rename(&mut self, _: &Path, _: &Path) -> io::Result<()> {
-        Ok(())
-    }
+fn send(bytes: &mut Vec<u8>, to: &mut dyn Write) -> Result<()> {
+    let sent = to.write_all(bytes).context("the browser took no more");
+    bytes.clear();
+    sent
 }

@@ -191,6 +191,16 @@ impl Input {
         }
     }
 
+    /// Whether the stream failed only because it has nothing now; reading may go on then.
+    pub(crate) fn resume(&mut self) -> bool {
+        let has_nothing = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        let waits = matches!(&self.state, State::Failed(Some(error)) if has_nothing(error));
+        if waits {
+            self.state = State::Open;
+        }
+        waits
+    }
+
     /// Bytes read of the file as it lies on disk.
     pub(crate) fn raw_read(&self) -> u64 {
         self.raw_read.load(Ordering::Relaxed)

@@ -1,8 +1,13 @@
 //! Files cut at every byte: all packets before the cut come, and the error names the place.
 
+use std::io;
+use std::time::Duration;
+
+use tapline_file::{Error, FileInput, FileSource, MergeOrder};
+use tapline_source::{Advance, Source as _};
+
 use crate::samples;
 use crate::samples::{Bytes, read, small_files};
-use tapline_file::Error;
 
 #[test]
 fn every_cut_gives_all_packets_before_it() {
@@ -40,6 +45,48 @@ fn check(name: &str, file: &Bytes, cut: usize, packets: &[samples::Read]) {
             assert!((1..=(next - cut) as u64).contains(&missing), "{name} cut at {cut}: {missing} missing");
         }
         Some(other) => panic!("{name} cut at {cut}: {other}"),
+    }
+}
+
+/// Gives the first 24 bytes, then one at a time; between any two it has nothing.
+struct Drip {
+    bytes: Vec<u8>,
+    at: usize,
+    is_dry: bool,
+}
+
+impl io::Read for Drip {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.at >= 24 && !std::mem::replace(&mut self.is_dry, true) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let rest = &self.bytes[self.at..];
+        let most = if self.at < 24 { 24 - self.at } else { 1 };
+        let len = most.min(rest.len()).min(buffer.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        (self.at, self.is_dry) = (self.at + len, false);
+        Ok(len)
+    }
+}
+
+#[test]
+fn a_polled_reader_may_have_nothing_at_any_byte() {
+    for (name, file) in small_files().into_iter().filter(|(name, _)| *name != "erf") {
+        let drip = Drip { bytes: file.bytes.clone(), at: 0, is_dry: false };
+        let source = FileSource::from_polled_reader(Box::new(drip), "sample").expect(name);
+        let mut input = FileInput::new(vec![source], MergeOrder::Given);
+        let (mut packets, mut waits) = (Vec::new(), 0);
+        loop {
+            match input.advance(Duration::ZERO).expect(name) {
+                Advance::Batch => packets.extend(samples::packets(&input.batch())),
+                Advance::Idle => waits += 1,
+                Advance::End => break,
+            }
+        }
+        let whole = read(&file.bytes);
+        assert!(packets == whole.packets && input.interfaces() == whole.interfaces, "{name}");
+        assert!(waits >= file.bytes.len() - 24, "{name}: {waits}");
+        assert!(matches!(input.advance(Duration::ZERO), Ok(Advance::End)), "{name}");
     }
 }
 

@@ -4,7 +4,7 @@
 use std::io::Cursor;
 
 use tapline_file::{ByteOrder, Error, FileSource};
-use tapline_packet::{Interface, Meta};
+use tapline_packet::{Batch, Interface, Meta};
 
 /// A packet that was read, with a copy of its bytes and options.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +34,22 @@ pub(crate) fn read_source(file: &mut FileSource) -> Whole {
     let mut packets = Vec::new();
     let error = loop {
         match file.advance() {
-            Ok(true) => {
-                let batch = file.batch();
-                for index in 0..batch.len() {
-                    let packet = batch.packet(index);
-                    let options = batch.options(index).to_vec();
-                    packets.push(Read { data: packet.data.to_vec(), meta: *packet.meta, options });
-                }
-            }
+            Ok(true) => packets.extend(self::packets(&file.batch())),
             Ok(false) => break None,
             Err(error) => break Some(error),
         }
     };
     assert!(!file.advance().expect("after its end a file stays at its end"));
     Whole { packets, interfaces: file.interfaces().to_vec(), error }
+}
+
+/// Copies of a batch's packets.
+pub(crate) fn packets(batch: &Batch<'_>) -> Vec<Read> {
+    let read = |index| {
+        let packet = batch.packet(index);
+        Read { data: packet.data.to_vec(), meta: *packet.meta, options: batch.options(index).to_vec() }
+    };
+    (0..batch.len()).map(read).collect()
 }
 
 /// Bytes in one order. `ends` notes where the file may end.
