@@ -132,6 +132,9 @@ fn told(answer: &PacketAnswer) -> String {
     format!("{} packets, {cut}{notes}", answer.packets)
 }
 
+/// The most bytes that a slow browser takes at once.
+const PART_LEN: usize = 64 << 10;
+
 /// A writer into the body of an answer, for a thread apart: waits while the browser is slow, ends when it has gone or
 /// took nothing for `stall_max`.
 struct Parts {
@@ -142,6 +145,7 @@ struct Parts {
 
 impl Write for Parts {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let bytes = &bytes[..bytes.len().min(PART_LEN)];
         let sending = async {
             let sent = self.to.send(Bytes::copy_from_slice(bytes));
             tokio::time::timeout(self.stall_max, sent).await
