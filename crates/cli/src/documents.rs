@@ -9,7 +9,7 @@ use tapline_daemon::Rules;
 use tapline_filter::Options;
 use tapline_testkit::documents::{self, Block, Document};
 
-/// Each command line of `tapline` in a code block or in the examples of -h and --help: where it stands, and its words.
+/// Each command line of `tapline` in a code block or in the examples of -h and --help: its place, and its words.
 fn command_lines() -> Vec<(String, Vec<String>)> {
     let mut found = Vec::new();
     examples_of_help(&crate::Cli::command(), &mut found);

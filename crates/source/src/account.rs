@@ -7,8 +7,8 @@
 //! output: given   = written + lost + skipped + buffered                      (each output)
 //! ```
 //!
-//! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters
-//! are 64 bits wide. A count that cannot be known is [`Count::Unknown`], never zero.
+//! Losses before the ring (NIC, driver) are not part of these sums: the kernel never showed us those packets.
+//! Counters are 64 bits wide. A count that cannot be known is [`Count::Unknown`], never zero.
 
 use std::fmt;
 
@@ -68,16 +68,16 @@ pub enum LossPoint {
     Driver,
     /// In the queue of each processor between driver and captures (`net.core.netdev_max_backlog`).
     Backlog,
-    /// At the time when the file that is read now was captured, as the file itself tells.
+    /// At the time when the file that is read now was captured, as the file itself says.
     File,
     /// In the daemon, or before it, while this program was its reader.
     Daemon,
-    /// On the way through a topic: the writer told of them, and they did not come.
+    /// On the way through a topic: the writer reported them, and they did not come.
     Topic,
 }
 
 impl LossPoint {
-    /// Its name in the account.
+    /// Name in the account.
     pub fn name(self) -> &'static str {
         match self {
             LossPoint::Nic => "nic",
@@ -116,7 +116,7 @@ pub struct RingAccount {
     pub received: u64,
     /// Packets for which the ring was full.
     pub dropped: u64,
-    /// Times that the ring stood still because its next block had not been given back.
+    /// Times that the ring froze because its next block had not been given back.
     pub freezes: u64,
     /// Packets still in the ring when the capture ended, not examined.
     pub unread: u64,
@@ -183,9 +183,9 @@ impl TapAccount {
 pub struct CountedPackets {
     /// Packets that the filter accepted.
     pub packets: u64,
-    /// Their bytes on the wire, as this host sees them: without preamble and check sequence.
+    /// Bytes on the wire, as this host sees them: without preamble and check sequence.
     pub bytes: u64,
-    /// The same with 60 bytes for each shorter packet, as an Ethernet pads frames.
+    /// Bytes with 60 for each shorter packet, as an Ethernet pads frames.
     pub padded_bytes: u64,
     /// Packets with a VLAN tag that the adapter took out, which the bytes include.
     pub tagged: u64,
@@ -223,7 +223,7 @@ impl CountedPackets {
 /// The fate of the packets of one interface before they were lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAccount {
-    /// Its name.
+    /// Name of the output.
     pub name: String,
     /// Losses in the NIC, in the driver, or as recorded in a file.
     pub losses: Vec<Loss>,
@@ -314,7 +314,7 @@ pub struct OutputAccount {
     pub written: u64,
     /// Packets that could not be sent or stored: disk full, broken pipe.
     pub lost: u64,
-    /// Of these, those whose cause the output names.
+    /// Lost packets by cause, as far as the output names it.
     pub lost_by: LossCounts,
     /// Packets in a buffer on their way out; 0 once the output is finished.
     pub buffered: u64,

@@ -6,15 +6,15 @@
 pub enum LossCause {
     /// Not all of it was captured.
     Partial,
-    /// Its link type is not that of the interface, or not one that the file can hold.
+    /// The link type is not that of the interface, or not one that the file can hold.
     LinkType,
     /// Shorter than the interface's link header.
     TooShort,
     /// Longer than the interface sends (`EMSGSIZE`).
     TooLong,
-    /// The packet stands for several frames (segmentation offload), and the capture does not tell their size.
+    /// The packet is made of several frames (segmentation offload), and the capture does not have their size.
     Segments,
-    /// Its checksum was left to an adapter, in a form that cannot be completed here.
+    /// The checksum was left to an adapter, in a form that cannot be completed here.
     Checksum,
     /// The packet came from no interface that can be sent on: from a file, or from an interface that came later.
     NoInterface,
@@ -26,11 +26,11 @@ pub enum LossCause {
     Malformed,
     /// Something else, which ended the sending.
     Other,
-    /// It came while a store had no buffer free (`tapline record --overload newest`).
+    /// The packet came while a store had no buffer free (`tapline record --overload newest`).
     OverloadNewest,
-    /// It waited longest for the disk of a store (`tapline record --overload oldest`).
+    /// The packet waited longest for the disk of a store (`tapline record --overload oldest`).
     OverloadOldest,
-    /// Its flow began while the disk of a store was too slow (`tapline record --overload flows`).
+    /// The packet's flow began while the disk of a store was too slow (`tapline record --overload flows`).
     OverloadFlows,
     /// More waited for a receiver of chunks than the memory that is allowed.
     BatchMemory,
@@ -86,7 +86,7 @@ pub enum SkipCause {
     Own,
     /// The packet was beyond the cut-off of its flow (`tapline record --cut`).
     Cut,
-    /// Its flow had fewer packets than are exported (`tapline probe --min-packets`).
+    /// The packet's flow had fewer packets than are exported (`tapline probe --min-packets`).
     SmallFlow,
     /// No reader of a published place of a graph wanted it.
     Unwanted,

@@ -1,4 +1,4 @@
-//! Why nothing can be sent: what happened, where, and what to do about it.
+//! Reasons that nothing can be sent: what happened, where, and what to do about it.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::Backend;
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 
-/// Why nothing can be sent.
+/// The reason that nothing can be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransmitError {
@@ -47,7 +47,7 @@ pub enum TransmitError {
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// Without the right to open packet sockets.
@@ -65,7 +65,7 @@ pub enum TransmitError {
         interface: String,
         /// The back end.
         backend: Backend,
-        /// Why, in words.
+        /// The reason, in words.
         why: String,
     },
     /// Something else failed.

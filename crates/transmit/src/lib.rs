@@ -7,12 +7,12 @@
 //!                        \--> refused, by cause                \--> refused by the kernel, by cause
 //! ```
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `backend` | the ways to the interface, and which one is taken |
 //! | `permit` | where sending is allowed at all: the one place that says it |
 //! | `round` | what would go round for ever |
-//! | `ready` | a captured packet as the frame that stood on the wire |
+//! | `ready` | a captured packet as the frame that was on the wire |
 //! | `checksum` | sums of TCP and UDP |
 //! | `pace` | frames at their times: waiting, and how far off they were |
 //! | `progress` | counters of a pacer for a thread that reports |
@@ -62,8 +62,8 @@ const ENOBUFS: i32 = 105;
 pub struct SendSettings {
     /// The time for which a full queue is tried again before the packet counts as refused.
     pub queue_timeout: Duration,
-    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
-    /// segments' size (`AfPacketSettings::vnet_header`).
+    /// The kernel's segmentation sends packets made of several frames, if their capture has the segments' size
+    /// (`AfPacketSettings::vnet_header`).
     pub segments: bool,
     /// The changes to each frame.
     pub change: FrameEdit,
@@ -87,7 +87,7 @@ impl Default for SendSettings {
 pub struct SendCounts {
     /// Packets that the kernel took.
     pub packets: u64,
-    /// Their bytes, with link header and tags, without frame check sequence.
+    /// Bytes of the frames, with link header and tags, without frame check sequence.
     pub bytes: u64,
     /// Packets that could not be sent.
     pub lost: LossCounts,
@@ -320,7 +320,7 @@ impl Transmitter {
     }
 }
 
-/// The cause that an error number of a send call stands for; `None` if it says nothing of it.
+/// The cause of an error number of a send call; `None` for an unknown number.
 fn cause_of(errno: i32) -> Option<LossCause> {
     match errno {
         // EAGAIN, ENOMEM, ENOBUFS

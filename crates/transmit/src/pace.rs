@@ -52,7 +52,7 @@ pub trait PaceObserver {
     /// Whether to stop.
     fn is_stopped(&self) -> bool;
 
-    /// Whether it wants to be told how far things are.
+    /// Whether it needs reports of the progress.
     fn wants_report(&self) -> bool {
         false
     }
@@ -72,7 +72,7 @@ pub struct PaceReport {
     pub left: u64,
     /// From the first frame's time to the last one's, as planned, in nanoseconds.
     pub planned_ns: u64,
-    /// The same as it was.
+    /// From the first frame's time to the last one's, as measured, in nanoseconds.
     pub elapsed_ns: u64,
     /// The longest that a frame went after its time, in nanoseconds.
     pub late_max_ns: u64,
@@ -130,7 +130,7 @@ impl Pacer {
     /// keeps a processor busy where gaps are short.
     ///
     /// # Errors
-    /// The error of the schedule or the transmitter; the report then tells how far it went.
+    /// The error of the schedule or the transmitter; the report then has the progress.
     pub fn run(
         &mut self,
         schedule: &mut dyn Schedule,

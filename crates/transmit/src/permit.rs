@@ -39,7 +39,7 @@ impl SendPolicy {
     /// `--i-own-this-network`.
     ///
     /// # Errors
-    /// If there is no such namespace, or one of `owned` is no interface there.
+    /// If the namespace does not exist, or one of `owned` is not an interface there.
     pub fn inspect(namespace: Option<&str>, owned: &[String]) -> Result<SendPolicy, TransmitError> {
         let open =
             |name: &str| NetNs::open(name).map_err(|source| TransmitError::no_such_namespace(name, source));
@@ -94,7 +94,7 @@ impl SendPermit {
         &self.link.name
     }
 
-    /// Its number.
+    /// Number of the interface.
     pub fn if_index(&self) -> u32 {
         self.link.index
     }

@@ -1,4 +1,4 @@
-//! A captured packet as the frame that stood, or should have stood, on the wire.
+//! A captured packet as the frame that was, or should have been, on the wire.
 //!
 //! ```text
 //! captured      | addresses 12 | type ... checksum ... rest |          the tag beside it, the checksum perhaps not yet there
@@ -19,7 +19,7 @@ use super::checksum::Field;
 
 /// The most bytes of a packet that are copied to be changed: link headers and IP with long extension headers.
 const HEAD_MAX: usize = 512;
-/// The addresses of an Ethernet frame, behind which tags stand.
+/// The addresses of an Ethernet frame, behind which tags follow.
 const ADDRESSES: usize = 12;
 const ETHERNET_LEN: usize = 14;
 const TAG_LEN: usize = 4;
@@ -45,7 +45,7 @@ pub enum FrameEdit {
 struct Ready {
     /// Index of the packet in the batch.
     index: u8,
-    /// Number of the packet's bytes that the head stands for.
+    /// Number of the packet's bytes that the head replaces.
     skip: usize,
     /// The end of the frame in the packet's bytes.
     end: usize,
@@ -70,7 +70,7 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    /// Of frames for an interface of this link type. With `segments` a virtio header stands before each.
+    /// Makes frames for an interface of this link type. With `segments` a virtio header precedes each.
     pub(super) fn new(link_type: LinkType, change: FrameEdit, segments: bool) -> Maker {
         let (ready, heads) =
             (Vec::with_capacity(BATCH_MAX), Vec::with_capacity(BATCH_MAX * (HEAD_MAX + TAG_LEN)));
@@ -186,7 +186,7 @@ impl Maker {
     }
 }
 
-/// The virtio header that tells the kernel how to cut a packet into frames.
+/// The virtio header with which the kernel cuts a packet into frames.
 fn segment_header(gso: Gso, field: &Field, payload: usize, moved: usize) -> Option<[u8; VNET_LEN]> {
     let number = |value: usize| u16::try_from(value).ok().map(u16::to_ne_bytes);
     let [h0, h1] = number(payload + moved)?;

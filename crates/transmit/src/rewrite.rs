@@ -21,14 +21,14 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 
-/// A hardware address that stands for another.
+/// A hardware address that replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacRule {
     from: [u8; 6],
     to: [u8; 6],
 }
 
-/// A network that stands for another of the same size.
+/// A network that replaces another of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpRule {
     from: IpAddr,
@@ -36,7 +36,7 @@ pub struct IpRule {
     prefix_len: u8,
 }
 
-/// Why a rule is refused.
+/// The reason that a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no rule: {why}; write {form}")]
 pub struct RuleError {
@@ -242,7 +242,7 @@ impl Difference {
         self.after += checksum::sum(words);
     }
 
-    /// Mends the sum at `at`, if it lies before `end`.
+    /// Corrects the sum at `at`, if it is before `end`.
     fn mend(self, data: &mut [u8], at: usize, end: usize) {
         let Some(field) = data.get_mut(..end).and_then(|data| data.get_mut(at..at + 2)) else { return };
         let old = u16::from_be_bytes([field[0], field[1]]);

@@ -6,9 +6,9 @@
 //!        '--------- ... -----------'      captured there too, and sent on: round
 //! ```
 //!
-//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end of
-//! a veth it is a packet received, like any other. So a graph that leads back to where it began is refused, whatever
-//! filters stand in between.
+//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end
+//! of a veth it is a packet received, like any other. So a graph that leads back to where it began is refused,
+//! whatever filters are in between.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! `tapline info` beside capinfos and `tshark -z io,phs`.
+//! Compares `tapline info` with capinfos and `tshark -z io,phs`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

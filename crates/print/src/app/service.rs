@@ -7,8 +7,8 @@ use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 
 use super::{bfd, nfs};
 
-/// The name of the service between two ports of a transport, if text or JSON know it. TLS and others that tell
-/// themselves by their first bytes are not among them.
+/// The name of the service between two ports of a transport, if text or JSON know it. TLS and others that are
+/// recognised by their first bytes are not among them.
 pub fn service_name(protocol: u8, source: u16, destination: u16) -> Option<&'static str> {
     match protocol {
         TCP => TcpService::of(source, destination).map(TcpService::name),

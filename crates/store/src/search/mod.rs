@@ -54,7 +54,7 @@ impl Window {
     }
 }
 
-/// A search that was not begun: a [`StoreInput`](crate::StoreInput) reads what it finds.
+/// A search before its start: a [`StoreInput`](crate::StoreInput) reads its results.
 pub struct Search {
     plan: Arc<Plan>,
     /// Numbers of segments that are still to be planned.

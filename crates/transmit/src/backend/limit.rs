@@ -12,7 +12,7 @@ pub(super) const CHUNK_MAX: u32 = 4096;
 
 const ETHERNET_LEN: u32 = 14;
 const TAG_LEN: u32 = 4;
-/// 802.1Q, where the type of an Ethernet frame stands.
+/// 802.1Q, in the place of the type of an Ethernet frame.
 const TAG: [u8; 2] = [0x81, 0x00];
 const TYPE_AT: usize = 12;
 

@@ -14,8 +14,8 @@
 //! which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
 //!
 //! All keep one contract: frames go in order, up to the first that is refused; the call returns the number of frames
-//! taken, or why the first was not. Frames that were taken have left for the driver; only AF_XDP in copy mode is not
-//! told when the driver then drops one.
+//! taken, or the reason that the first was not taken. Frames that were taken have left for the driver; only AF_XDP in
+//! copy mode does not learn when the driver then drops one.
 
 mod limit;
 mod xdp;
@@ -97,7 +97,7 @@ pub enum BackendChoice {
 pub struct SkippedBackend {
     /// The back end.
     pub backend: Backend,
-    /// Why, in words.
+    /// The reason, in words.
     pub reason: String,
 }
 
@@ -212,8 +212,8 @@ impl Way {
         }
     }
 
-    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same.
-    /// Adds what became of the frames, in their order.
+    /// As `send`; but with back ends that report frames for which the queue was full, those are lost, and later
+    /// frames go all the same. Adds the outcome of the frames, in their order.
     pub(super) fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,

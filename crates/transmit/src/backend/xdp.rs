@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A frame counts as taken once it is in the ring: it goes from there in order. In copy mode a driver that is full
-//! drops it then, which only its counter tells. Frames that are in the ring at the end and do not leave in time were
-//! never sent; [`finish`](XdpSender::finish) counts them. Memory is bounded by the chunks: with all of them on their
-//! way, no frame is taken.
+//! drops it then, and only its own counter shows that. Frames that are in the ring at the end and do not leave in
+//! time were never sent; [`finish`](XdpSender::finish) counts them. Memory is bounded by the chunks: with all of them
+//! on their way, no frame is taken.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(crate) struct XdpSender {
     zero_copy: bool,
     /// Bytes of the frames in the ring that the kernel has not taken, the oldest first.
     pending: VecDeque<u32>,
-    /// Why the kernel took none of them when it was last asked; 0 if it did.
+    /// The error with which the kernel took none of them at the last call; 0 if it took some.
     errno: i32,
 }
 
@@ -122,7 +122,7 @@ impl XdpSender {
         Ok(())
     }
 
-    /// Has the kernel take what it can now.
+    /// Makes the kernel take as many as it can now.
     fn push(&mut self) -> Result<(), SyscallError> {
         loop {
             let before = self.pending.len();

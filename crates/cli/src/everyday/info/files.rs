@@ -31,7 +31,7 @@ const PIECE_LEN: usize = 1 << 18;
 struct Opened {
     facts: InputFacts,
     file: Result<FileSource>,
-    /// The same once more, for its checksum; none of a pipe.
+    /// A second handle of the file, for its checksum; none of a pipe.
     whole: Option<File>,
 }
 

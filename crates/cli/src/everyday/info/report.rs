@@ -26,7 +26,7 @@ pub(super) struct InputFacts {
     pub(super) sha256: Option<String>,
     /// Packets lost according to the capture, by interface; `None` where it does not say.
     pub(super) dropped: Vec<Option<u64>>,
-    /// Why the input was not read to its end, with the place.
+    /// The reason that the input was not read to its end, with the place.
     pub(super) damage: Option<String>,
     /// The user stopped it.
     pub(super) is_stopped: bool,
@@ -39,7 +39,7 @@ impl InputFacts {
         (!known.is_empty()).then(|| known.iter().fold(0, |sum: u64, count| sum.saturating_add(*count)))
     }
 
-    /// Interfaces of which nothing is known, beside some that are.
+    /// Number of interfaces without any facts, among others that have some.
     fn undocumented(&self) -> usize {
         if self.dropped().is_some() { self.dropped.iter().filter(|count| count.is_none()).count() } else { 0 }
     }

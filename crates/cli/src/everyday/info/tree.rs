@@ -33,7 +33,7 @@ pub(super) struct Node {
     amount: Amount,
 }
 
-/// All that tells the headers of one layer apart, in bits.
+/// All properties that distinguish the headers of one layer, in bits.
 type LayerKey = u64;
 type Step = (u32, LayerKey);
 
