@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::Result;
 use sha2::{Digest, Sha256};
 use tapline_file::{FileInput, FileSource, MergeOrder};
-use tapline_graph::{Control, Packets};
+use tapline_graph::{Control, GraphAccount, Packets, StageAccount, StageCounters};
 use tapline_packet::ClockReading;
 use tapline_profile::Meters;
-use tapline_source::{Account, Advance, Source};
+use tapline_source::{Advance, Source};
 use tapline_store::moments::learn_zone;
 use tapline_sys::sandbox::AllowedAccess;
 
@@ -47,7 +47,7 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
     privileges::give_up(identity.as_ref())?;
     privileges::confine(AllowedAccess::default(), &Meters::private());
     caught.obey(Arc::clone(&control))?;
-    let mut all = Account::default();
+    let mut all = GraphAccount::default();
     let mut code = ExitCode::SUCCESS;
     for (at, opened) in opened.into_iter().enumerate() {
         if control.is_stop_requested() {
@@ -73,12 +73,15 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
             code = ExitCode::FAILURE;
         }
     }
-    all.outputs = vec![account(all.accepted)];
+    all.stages = stages(all.delivered);
     match args.json {
-        true => output::tell(&format!("{}\n", report::to_json(&all)))?,
-        false => io::stderr().write_all(report::text(&all).as_bytes())?,
+        true => output::tell(&format!("{}\n", report::json(&all)))?,
+        false => {
+            let form = args.session.report.account.form(false);
+            io::stderr().write_all(report::text(&all, form).as_bytes())?;
+        }
     }
-    Ok(args.session.strict.code(code, &strict::losses(&all.interfaces, &all.outputs)))
+    Ok(args.session.report.code(code, &strict::losses_of(&all)))
 }
 
 fn open(path: &Path, control: &Arc<Control>) -> Opened {
@@ -94,13 +97,33 @@ fn open(path: &Path, control: &Arc<Control>) -> Opened {
     Opened { facts, file, whole }
 }
 
+/// The stages of a capture whose output is the summary.
+fn stages(packets: u64) -> Vec<StageAccount> {
+    let limit = StageAccount {
+        name: "limit".to_owned(),
+        class: "limit",
+        received: packets,
+        passed: packets,
+        ..StageAccount::default()
+    };
+    let info = StageAccount {
+        name: "info".to_owned(),
+        class: "info",
+        handed: Some(packets),
+        received: packets,
+        counters: StageCounters::of_output(account(packets)),
+        ..StageAccount::default()
+    };
+    vec![limit, info]
+}
+
 /// Reads a file to its end, to where it is damaged, or until the user stops it. What was read is added to `all`.
 fn read(
     facts: &mut InputFacts,
     file: FileSource,
     whole: Option<File>,
     control: &Control,
-    all: &mut Account,
+    all: &mut GraphAccount,
 ) -> Summary {
     let mut input = FileInput::new(vec![file], MergeOrder::Given);
     let mut summary = Summary::new();
@@ -118,12 +141,7 @@ fn read(
     summary.join(input.interfaces());
     let interfaces = input.account();
     facts.dropped = interfaces.iter().map(dropped).collect();
-    all.merge(Account {
-        interfaces,
-        delivered: summary.packets,
-        accepted: summary.packets,
-        ..Account::default()
-    });
+    all.merge(GraphAccount { interfaces, delivered: summary.packets, ..GraphAccount::default() });
     summary
 }
 
