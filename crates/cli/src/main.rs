@@ -109,6 +109,9 @@ enum Command {
     /// Summarise capture files: packets, rates, order, protocols, hosts.
     #[command(after_help = everyday::info::EXAMPLES)]
     Info(Box<everyday::info::InfoArgs>),
+    /// Count packets and bytes per interval, for each of several filters.
+    #[command(after_help = everyday::stats::EXAMPLES)]
+    Stats(Box<everyday::stats::StatsArgs>),
     /// Record packets for days into a store of bounded size, indexed while it is written.
     #[command(after_help = store::RECORD_EXAMPLES)]
     Record(Box<store::RecordArgs>),
@@ -204,6 +207,7 @@ fn main() -> ExitCode {
             capture::run(&args)
         }
         Command::Info(args) => everyday::info::run(&args),
+        Command::Stats(args) => everyday::stats::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::Record(mut args) => {

@@ -6,6 +6,8 @@
 //! ```
 
 pub(crate) mod info;
+mod lines;
+pub(crate) mod stats;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +17,6 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Arg, Args};
-use jiff::tz::TimeZone;
 use tapline_graph::Stage;
 use tapline_store::moments::learn_zone;
 use tapline_syntax::units::count_in;
@@ -111,7 +112,6 @@ pub(crate) fn capture(
 ) -> Result<ExitCode> {
     // Later the zone's file can no longer be read.
     learn_zone();
-    let _ = TimeZone::system();
     capture::run(&CaptureArgs {
         interface: input.interfaces.to_vec(),
         read: input.files.to_vec(),

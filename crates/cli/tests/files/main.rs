@@ -30,6 +30,7 @@ mod publishing;
 mod run;
 mod sharing;
 mod signatures;
+mod stats;
 mod store_answers;
 mod store_keeping;
 mod store_reports;

@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use tapline_graph::grouped;
-use tapline_packet::Timestamp;
 use tapline_packet::numbers::ip_protocol::{SCTP, TCP, UDP};
 use tapline_print::service_name;
 
+use super::super::lines::{local, universal};
 use super::ranking::{Amount, Ranking};
 use super::summary::Summary;
 use crate::escape::plain;
@@ -45,6 +44,8 @@ impl InputFacts {
     }
 }
 
+/// Local time with its offset from UTC.
+const LOCAL: &str = "%Y-%m-%d %H:%M:%S.%9f %:z";
 /// Width of the column of names.
 const NAME_WIDTH: usize = 12;
 
@@ -99,8 +100,8 @@ fn packets_text(text: &mut String, facts: &InputFacts, summary: &Summary) {
         line(text, "sizes", &format!("{shortest} to {longest} bytes, mean {mean:.1}"));
     }
     if let Some((first, last)) = summary.span {
-        line(text, "first", &local(first));
-        line(text, "last", &local(last));
+        line(text, "first", &local(first, LOCAL));
+        line(text, "last", &local(last, LOCAL));
     }
     if let Some(ns) = summary.duration_ns() {
         line(text, "duration", &format!("{}.{:09} s", grouped(ns / 1_000_000_000), ns % 1_000_000_000));
@@ -223,22 +224,6 @@ fn service((protocol, port): (u8, u16)) -> String {
 /// Digits behind the point where they matter.
 fn rate(number: f64) -> String {
     if number >= 100.0 { grouped(number.round() as u64) } else { format!("{number:.3}") }
-}
-
-/// Local time with its offset from UTC.
-fn local(time: Timestamp) -> String {
-    match jiff::Timestamp::from_nanosecond(time.as_nanos().into()) {
-        Ok(time) => time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S.%9f %:z").to_string(),
-        Err(_) => format!("{} s since 1970", time.seconds()),
-    }
-}
-
-/// UTC, as RFC 3339.
-fn universal(time: Timestamp) -> Value {
-    match jiff::Timestamp::from_nanosecond(time.as_nanos().into()) {
-        Ok(time) => time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string().into(),
-        Err(_) => Value::Null,
-    }
 }
 
 /// The summary as an object; what is unknown is null.

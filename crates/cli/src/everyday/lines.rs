@@ -1,0 +1,63 @@
+//! Lines of results on standard output. They are written when there are many, and when the packets pause.
+
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use jiff::tz::TimeZone;
+use tapline_packet::Timestamp;
+use tapline_source::Error;
+
+use crate::output;
+
+/// The buffer is written out beyond this size.
+const BUFFER_LEN: usize = 64 * 1024;
+
+/// Lines of results.
+pub(super) struct ResultLines {
+    stream: File,
+    /// Whole lines.
+    buffer: String,
+    is_eager: bool,
+}
+
+impl ResultLines {
+    /// Lines on standard output.
+    pub(super) fn open() -> Result<ResultLines> {
+        let is_eager = io::stdout().is_terminal();
+        Ok(ResultLines { stream: output::standard()?, buffer: String::new(), is_eager })
+    }
+
+    /// Adds text, which ends in a line end.
+    pub(super) fn add(&mut self, text: &str) {
+        self.buffer += text;
+    }
+
+    /// Writes what is there, if there is much of it or somebody watches.
+    pub(super) fn offer(&mut self) -> Result<(), Error> {
+        if self.is_eager || self.buffer.len() >= BUFFER_LEN { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes what is there.
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        let written = self.stream.write_all(self.buffer.as_bytes());
+        self.buffer.clear();
+        written.map_err(|error| Error::output("standard output", error))
+    }
+}
+
+fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
+    jiff::Timestamp::from_nanosecond(time.as_nanos().into()).ok()
+}
+
+/// UTC as RFC 3339 has it, in nanoseconds.
+pub(super) fn universal(time: Timestamp) -> String {
+    let time = instant(time).unwrap_or(jiff::Timestamp::MAX);
+    time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
+}
+
+/// Local date and time.
+pub(super) fn local(time: Timestamp, format: &str) -> String {
+    let time = instant(time).unwrap_or(jiff::Timestamp::MAX);
+    time.to_zoned(TimeZone::system()).strftime(format).to_string()
+}
