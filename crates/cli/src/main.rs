@@ -112,6 +112,15 @@ enum Command {
     /// Count packets and bytes per interval, for each of several filters.
     #[command(after_help = everyday::stats::EXAMPLES)]
     Stats(Box<everyday::stats::StatsArgs>),
+    /// Print DNS queries with their answers, failures and latency.
+    #[command(after_help = everyday::requests::DNS_EXAMPLES)]
+    Dns(Box<everyday::requests::RequestsArgs>),
+    /// Print HTTP requests with their answers, failures and latency.
+    #[command(after_help = everyday::requests::HTTP_EXAMPLES)]
+    Http(Box<everyday::requests::RequestsArgs>),
+    /// Print TLS handshakes: server names, versions, failures and latency.
+    #[command(after_help = everyday::requests::TLS_EXAMPLES)]
+    Tls(Box<everyday::requests::RequestsArgs>),
     /// Record packets for days into a store of bounded size, indexed while it is written.
     #[command(after_help = store::RECORD_EXAMPLES)]
     Record(Box<store::RecordArgs>),
@@ -208,6 +217,9 @@ fn main() -> ExitCode {
         }
         Command::Info(args) => everyday::info::run(&args),
         Command::Stats(args) => everyday::stats::run(&args),
+        Command::Dns(args) => everyday::requests::dns(&args),
+        Command::Http(args) => everyday::requests::http(&args),
+        Command::Tls(args) => everyday::requests::tls(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::Record(mut args) => {

@@ -26,7 +26,7 @@ const TEXT_MAX: usize = 4096;
 /// The longest line before a chunk, and of a trailer.
 const LINE_MAX: usize = 4096;
 
-/// The head of a message that has a body. Texts are as they were sent, cut at 4096 bytes.
+/// The head of a message. Texts are as they were sent, cut at 4096 bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The status of a response; `None` for a request.
@@ -50,6 +50,8 @@ impl Head {
 /// An event in a message.
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyEvent<'a> {
+    /// The head of a message, with or without a body: of conversations [with heads](Conversation::with_heads) alone.
+    Message(&'a Head),
     /// A body begins.
     Begin(Head),
     /// The next bytes of the body.
@@ -91,16 +93,23 @@ pub struct Conversation {
     server: Parser,
     awaited: Awaited,
     unparsed: Unparsed,
+    /// Heads of all messages are events.
+    has_heads: bool,
 }
 
 type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
 
 impl Conversation {
+    /// A conversation that tells the head of each message.
+    pub fn with_heads() -> Conversation {
+        Conversation { has_heads: true, ..Conversation::default() }
+    }
+
     /// Takes the next bytes of a stream.
     pub fn data(&mut self, is_from_client: bool, piece: StreamBytes<'_>, sink: Sink<'_>) {
-        let Conversation { client, server, awaited, unparsed } = self;
+        let Conversation { client, server, awaited, unparsed, has_heads } = self;
         let (parser, other) = if is_from_client { (client, server) } else { (server, client) };
-        parser.data(piece, &mut Context { awaited, unparsed }, sink);
+        parser.data(piece, &mut Context { awaited, unparsed, has_heads: *has_heads }, sink);
         if (parser.state, other.state) == (State::Tunnel, State::Head) {
             (other.state, other.partial) = (State::Tunnel, Vec::new());
         }
@@ -162,6 +171,7 @@ impl Conversation {
 struct Context<'c> {
     awaited: &'c mut Awaited,
     unparsed: &'c mut Unparsed,
+    has_heads: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -360,10 +370,12 @@ impl Parser {
             }
         };
         let KnownFields { content_type, content_encoding, .. } = fields;
+        let head = Head { status, request, content_type, content_encoding };
+        if context.has_heads {
+            sink(BodyEvent::Message(&head));
+        }
         match framing {
-            Some(framing) => {
-                self.begin(Head { status, request, content_type, content_encoding }, framing, sink);
-            }
+            Some(framing) => self.begin(head, framing, sink),
             None => self.refuse(context, sink),
         }
     }
@@ -564,10 +576,27 @@ mod tests {
         StreamBytes { bytes, offset, acknowledged: None }
     }
 
+    #[test]
+    fn heads_are_told_with_or_without_a_body() {
+        let mut conversation = Conversation::with_heads();
+        let mut heads = Vec::new();
+        let mut sink = |event: BodyEvent<'_>| {
+            if let BodyEvent::Message(head) = event {
+                heads.push((head.status, head.request.as_ref().map(|request| request.target.clone())));
+            }
+        };
+        conversation.data(true, at(0, b"GET /a HTTP/1.1\r\n\r\nHEAD /b HTTP/1.1\r\n\r\n"), &mut sink);
+        let answers = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 304 Not\r\n\r\n";
+        conversation.data(false, at(0, answers), &mut sink);
+        let [a, b] = ["/a", "/b"].map(|target| Some(target.to_owned()));
+        assert_eq!(heads, [(None, a.clone()), (None, b.clone()), (Some(200), a), (Some(304), b)]);
+    }
+
     /// Bodies of a conversation whose streams come in pieces of `step` bytes: type, bytes, and whether it is whole.
     fn bodies(parts: &[(bool, &[u8])], step: usize) -> Vec<(String, Vec<u8>, bool)> {
         let (mut conversation, mut found) = (Conversation::default(), Vec::new());
         let mut sink = |event: BodyEvent<'_>| match event {
+            BodyEvent::Message(_) => {}
             BodyEvent::Begin(head) => found.push((head.content_type, Vec::new(), false)),
             BodyEvent::Data(bytes) => found.last_mut().expect("it began").1.extend_from_slice(bytes),
             BodyEvent::End { is_whole, .. } => found.last_mut().expect("it began").2 = is_whole,
@@ -655,7 +684,7 @@ mod tests {
         let mut sink = |event: BodyEvent<'_>| match event {
             BodyEvent::End { missing, is_whole } => ends.push((missing, is_whole)),
             BodyEvent::Data(more) => bytes.extend_from_slice(more),
-            BodyEvent::Begin(_) => {}
+            BodyEvent::Begin(_) | BodyEvent::Message(_) => {}
         };
         conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
         conversation.gap(false, 5, &mut sink);
@@ -686,7 +715,7 @@ mod tests {
                 BodyEvent::Data(bytes) => {
                     answers.last_mut().expect("it began").1 += std::str::from_utf8(bytes).expect("text");
                 }
-                BodyEvent::End { .. } => {}
+                BodyEvent::End { .. } | BodyEvent::Message(_) => {}
             };
             let (offset, other) =
                 (offsets[usize::from(is_from_client)], offsets[usize::from(!is_from_client)]);
@@ -800,6 +829,7 @@ mod tests {
                                 std::str::from_utf8(bytes).expect("text");
                         }
                         BodyEvent::End { is_whole, .. } => assert!(is_whole),
+                        BodyEvent::Message(_) => {}
                     });
                 }
                 assert_eq!(one.matched(), [true, true], "{lines:?} in pieces of {step}");

@@ -7,6 +7,7 @@
 
 pub(crate) mod info;
 mod lines;
+pub(crate) mod requests;
 pub(crate) mod stats;
 
 use std::fmt;

@@ -27,6 +27,7 @@ mod metrics;
 mod outputs;
 mod parquet;
 mod publishing;
+mod requests;
 mod run;
 mod sharing;
 mod signatures;

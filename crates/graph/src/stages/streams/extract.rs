@@ -298,6 +298,10 @@ impl Talk {
                 (BodyEvent::End { missing, is_whole }, Some(open)) => {
                     bodies.end(stream, open, missing, is_whole)
                 }
+                (BodyEvent::Message(_), open) => {
+                    *body = open;
+                    Ok(())
+                }
                 (_, None) => Ok(()),
             };
             if result.is_ok() {
