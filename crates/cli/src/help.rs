@@ -12,9 +12,9 @@ use crate::mistakes;
 
 /// Commands by purpose, for `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look", &["capture", "info", "top", "view", "run", "interfaces"]),
+    ("Look", &["capture", "info", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
     ("Keep", &["record", "find", "store"]),
-    ("Measure", &["probe", "collect-flows", "watch", "metrics"]),
+    ("Measure", &["stats", "probe", "collect-flows", "watch", "metrics"]),
     ("Share", &["serve", "status", "control", "extcap"]),
     ("Send", &["generate", "replay"]),
     ("Check", &["doctor", "filter", "profile", "bench", "memory", "config", "manual"]),

@@ -30,7 +30,9 @@ fn tshark(path: &Path, filter: &str, fields: &[&str]) -> Vec<Vec<String>> {
         "tcp.desegment_tcp_streams:TRUE",
     ]);
     command.args(["-Y", filter, "-T", "fields"]);
-    fields.iter().for_each(|field| drop(command.args(["-e", field])));
+    for field in fields {
+        command.args(["-e", field]);
+    }
     let done = command.output().expect("it runs");
     let text = String::from_utf8_lossy(&done.stdout).into_owned();
     text.lines().map(|line| line.split('\t').map(str::to_owned).collect()).collect()
