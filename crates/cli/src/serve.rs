@@ -5,6 +5,7 @@
 //! ```
 
 mod publishing;
+mod readers;
 mod recording;
 mod status;
 mod viewing;
@@ -44,9 +45,8 @@ use crate::mistakes::mistake;
 use crate::report::AccountForm;
 use crate::strict::{self, LostPackets, ReportArgs};
 use crate::{files, privileges, report, session};
-use publishing::{EndedGraph, OpenedGraph, OpenedPlace, RunningGraph};
-use recording::{EndedRecording, OpenedStore, RunningRecording};
-use viewing::OpenedView;
+use publishing::OpenedPlace;
+use readers::{EndedReader, Reader, RunningReader};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -123,16 +123,13 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let opened = open_captures(&rules)?;
-    let (graphs, places) = OpenedGraph::open_all(&rules, &opened)?;
-    let stores = open_stores(&rules, &opened, identity.as_ref())?;
+    let (graphs, places) = publishing::open_all(&rules, &opened)?;
+    let mut readers = open_stores(&rules, &opened, identity.as_ref())?;
     let socket = Socket::bind(&rules, Some(privileges::starter()))?;
-    let views = OpenedView::open_all(&rules, identity.as_ref());
+    readers.extend(viewing::open_all(&rules, identity.as_ref()));
+    readers.extend(graphs);
     // Only stages of recordings, views and places have meters.
-    let meters = if stores.is_empty() && views.is_empty() && graphs.is_empty() {
-        Meters::private()
-    } else {
-        Meters::create(&session::title())
-    };
+    let meters = if readers.is_empty() { Meters::private() } else { Meters::create(&session::title()) };
     // Root has its files, but nothing else that others have not: interfaces are open.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     let manager = std::env::var("NOTIFY_SOCKET").ok();
@@ -152,15 +149,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let mut server = Server::new(rules.clone(), socket, captures)?;
     // From here on others wait for this thread: it waits for no reader of the log.
     let log = Log::start(io::stderr(), "tapline: ")?;
-    let start = |(number, store): (usize, OpenedStore)| store.start(&mut server, number, &meters, &log);
-    let recordings = stores.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-    let first = recordings.len();
-    let start = |(number, view): (usize, OpenedView)| view.start(&mut server, first + number, &meters, &log);
-    let views = views.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
-    let first = first + views.len();
-    let start =
-        |(number, graph): (usize, OpenedGraph)| graph.start(&mut server, first + number, &meters, &log);
-    let graphs = graphs.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
+    let start = |(number, reader): (usize, Reader)| reader.start(&mut server, number, &meters, &log);
+    let readers = readers.into_iter().enumerate().map(start).collect::<Result<Vec<_>>>()?;
     let message = format!("serving at {}", rules.socket.display());
     log.entry(&JournalEntry { kind: EntryKind::Serving, message, fields: Vec::new() });
     let of_entries = log.clone();
@@ -172,20 +162,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         signals.forever().for_each(|signal| obey(signal, config.as_deref(), &orders, &of_signals));
     })?;
     let captures = server.run(&mut |line| log.line(line), &mut |captures| {
-        let recordings = recordings.iter().map(RunningRecording::latest).collect();
-        let graphs = graphs.iter().map(RunningGraph::latest).collect();
-        log.text(DaemonTotals { captures: captures.to_vec(), recordings, graphs }.running_text());
+        let readers = readers.iter().map(RunningReader::latest).filter(EndedReader::has_account).collect();
+        log.text(DaemonTotals { captures: captures.to_vec(), readers }.running_text());
     })?;
-    let ended = DaemonTotals {
-        captures,
-        recordings: recordings.into_iter().map(RunningRecording::join).collect(),
-        graphs: graphs.into_iter().map(RunningGraph::join).collect(),
-    };
-    views.into_iter().for_each(|view| drop(view.join()));
+    let readers = readers.into_iter().map(RunningReader::join).filter(EndedReader::has_account).collect();
+    let ended = DaemonTotals { captures, readers };
     let is_balanced = tell(args, &ended, &log);
     log.flush(LOG_WAIT);
-    let is_whole = ended.recordings.iter().all(EndedRecording::is_whole)
-        && ended.graphs.iter().all(EndedGraph::is_whole);
+    let is_whole = ended.readers.iter().all(EndedReader::is_whole);
     let code = if is_balanced && is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     Ok(args.report.code(code, &ended.losses()))
 }
@@ -203,16 +187,12 @@ fn open_captures(rules: &Rules) -> Result<Vec<OpenCapture>> {
     rules.captures.iter().map(open).collect()
 }
 
-fn open_stores(
-    rules: &Rules,
-    opened: &[OpenCapture],
-    identity: Option<&Identity>,
-) -> Result<Vec<OpenedStore>> {
+fn open_stores(rules: &Rules, opened: &[OpenCapture], identity: Option<&Identity>) -> Result<Vec<Reader>> {
     let open = |record: &RecordRule| {
         let capture = opened.iter().find(|(rule, _)| rule.name == record.capture);
         let source = capture.and_then(|(_, sources)| sources.first());
         let interfaces = source.map(|source| source.interfaces()).unwrap_or_default();
-        OpenedStore::open(record, rules, interfaces, identity)
+        recording::open(record, rules, interfaces, identity)
     };
     rules.records.iter().map(open).collect()
 }
@@ -350,24 +330,22 @@ fn say(line: &str) {
 /// The fate of all packets.
 struct DaemonTotals {
     captures: Vec<CaptureTotals>,
-    recordings: Vec<EndedRecording>,
-    graphs: Vec<EndedGraph>,
+    /// Recordings, then graphs of places.
+    readers: Vec<EndedReader>,
 }
 
 impl DaemonTotals {
     /// Equations of the accounts that do not hold.
     fn faults(&self) -> Vec<String> {
         let of_captures = self.captures.iter().flat_map(imbalances);
-        let of_recordings = self.recordings.iter().flat_map(EndedRecording::imbalances);
-        of_captures.chain(of_recordings).chain(self.graphs.iter().flat_map(EndedGraph::imbalances)).collect()
+        of_captures.chain(self.readers.iter().flat_map(EndedReader::imbalances)).collect()
     }
 
     /// Packets lost before the captures, in their buffers and by stores; those of readers are in the readers' accounts.
     fn losses(&self) -> Vec<LostPackets> {
         let interfaces = self.captures.iter().flat_map(|capture| &capture.interfaces);
         let mut lost = strict::losses(interfaces, []);
-        lost.extend(self.recordings.iter().flat_map(EndedRecording::losses));
-        lost.extend(self.graphs.iter().flat_map(EndedGraph::losses));
+        lost.extend(self.readers.iter().flat_map(EndedReader::losses));
         let full = self.captures.iter().filter(|capture| capture.not_stored > 0);
         lost.extend(full.map(|capture| LostPackets {
             place: format!("tap:{} (buffer)", capture.name),
@@ -378,8 +356,7 @@ impl DaemonTotals {
 
     fn rows(&self) -> report::Table {
         let mut text = rows(&self.captures);
-        self.recordings.iter().for_each(|recording| recording.add_rows(&mut text));
-        self.graphs.iter().for_each(|graph| graph.add_rows(&mut text));
+        self.readers.iter().for_each(|reader| reader.add_rows(&mut text));
         text
     }
 
@@ -399,8 +376,10 @@ fn tell(args: &ServeArgs, ended: &DaemonTotals, log: &Log) -> bool {
     }
     if args.json {
         let captures: Vec<Value> = ended.captures.iter().map(to_json).collect();
-        let recordings: Vec<Value> = ended.recordings.iter().map(EndedRecording::to_json).collect();
-        let graphs: Vec<Value> = ended.graphs.iter().map(EndedGraph::to_json).collect();
+        let (recordings, graphs): (Vec<_>, Vec<_>) =
+            ended.readers.iter().partition(|reader| reader.is_recording());
+        let [recordings, graphs] = [recordings, graphs]
+            .map(|readers| readers.into_iter().map(EndedReader::to_json).collect::<Value>());
         let value = json!({"account": {
             "captures": captures,
             "recordings": recordings,

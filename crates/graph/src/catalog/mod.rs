@@ -147,6 +147,22 @@ pub struct GraphSettings {
 /// The options for compiling a filter for an interface.
 pub type InterfaceOptions = Arc<dyn Fn(&Interface) -> tapline_filter::Options + Send + Sync>;
 
+/// One worker, filters of the interface's link type, no files.
+impl Default for GraphSettings {
+    fn default() -> GraphSettings {
+        GraphSettings {
+            options: Arc::new(|interface| tapline_filter::Options::new(interface.link_type)),
+            workers: 1,
+            interpret: false,
+            directory: PathBuf::new(),
+            view: None,
+            rule_files: RuleFiles::default(),
+            place_files: PlaceFiles::default(),
+            commands: None,
+        }
+    }
+}
+
 impl GraphSettings {
     /// Resolves a file name of the graph against the directory.
     pub fn path(&self, name: &str) -> PathBuf {
