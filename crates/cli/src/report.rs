@@ -169,7 +169,7 @@ fn written_word(class: &str) -> &'static str {
 /// Rows of an account.
 pub(crate) struct Table {
     text: String,
-    /// What is unknown in it, each once.
+    /// Names of unknown counts, each once.
     unknown: Vec<String>,
 }
 

@@ -21,12 +21,12 @@ pub struct FileInput {
     is_read: bool,
     /// What is wrong with the files was told.
     is_remarked: bool,
-    /// Whether it is the answer of a daemon to a search, whose comments are notes on it.
+    /// The file is the answer of a daemon to a search; its comments are notes on it.
     is_answer: bool,
 }
 
 impl FileInput {
-    /// Beginning of a comment in the answer of a daemon that says that packets may be missing.
+    /// Prefix of a comment in the answer of a daemon: packets may be missing.
     pub const ANSWER_WARNING: &str = "warning: ";
     /// The loss in the account of such an answer.
     pub const ANSWER_LOSS: &str = "in parts of the store that were not searched";

@@ -60,7 +60,7 @@ pub struct FileSource {
 pub enum ReadMode {
     /// As far as its buffer has room: the fastest.
     Ahead,
-    /// Likewise, and a reader that has nothing now ([`io::ErrorKind::WouldBlock`]) is asked again by the next advance.
+    /// As [`Ahead`](Self::Ahead); a reader without bytes ([`io::ErrorKind::WouldBlock`]) is read again later.
     Polled,
     /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
     /// reader stands then, wherever that is, also after an end or an error.

@@ -26,7 +26,7 @@ impl Catalog {
     }
 
     /// Numbers of segments that were recorded, are not there, and that no recorder deleted by the log. Of a segment
-    /// before the oldest or behind the newest only the log can tell. With the history that the log has.
+    /// before the oldest or behind the newest only the log knows. With the history that the log has.
     ///
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
@@ -42,7 +42,7 @@ impl Catalog {
         Ok((missing(&numbers, &history, is_held), history))
     }
 
-    /// Of these segments, the number of those that may have packets of the window, by the times of their neighbours that
+    /// The number of these segments that may have packets of the window, by the times of their neighbours that
     /// are there.
     pub(crate) fn missing_within(&self, missing: &Ranges, window: Window) -> Result<u64, Error> {
         if missing.is_empty() {

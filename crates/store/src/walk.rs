@@ -100,7 +100,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Of a segment that had so many chunks when it was sealed: unused slots do not end it before these are found.
+    /// A segment had so many chunks when it was sealed: unused slots do not end it before these are found.
     pub(crate) fn sealed(self, chunks: u64) -> Walk<'a> {
         Walk { left: chunks, ..self }
     }
@@ -154,7 +154,7 @@ impl<'a> Walk<'a> {
         None
     }
 
-    /// Chunks that were recorded and are gone, besides one in each damaged place. Known once the walk is at its end.
+    /// Chunks that were recorded and are gone, without the one in each damaged place. Known once the walk is at its end.
     pub(crate) fn missing(&self) -> u64 {
         self.left.saturating_sub(self.damaged)
     }

@@ -100,7 +100,7 @@ pub struct Conversation {
 type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
 
 impl Conversation {
-    /// A conversation that tells the head of each message.
+    /// A conversation that reports the head of each message.
     pub fn with_heads() -> Conversation {
         Conversation { has_heads: true, ..Conversation::default() }
     }

@@ -48,7 +48,7 @@ impl<'a> Outcome<'a> {
 
 /// Packets to be sent.
 pub(crate) struct SendInput {
-    /// Their origin as a verb: `read`.
+    /// The origin as a verb: `read`.
     pub(crate) verb: &'static str,
     /// Number.
     pub(crate) packets: u64,
@@ -56,11 +56,11 @@ pub(crate) struct SendInput {
     pub(crate) passes: u64,
     /// Packets with earlier times than those before them.
     pub(crate) backwards: u64,
-    /// Of all, those that were not reached.
+    /// Packets that were not reached.
     pub(crate) left: u64,
 }
 
-/// The numbers that are told.
+/// The numbers of a report.
 struct ReportNumbers {
     taken: u64,
     sent: u64,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tapline_graph::grouped;
 use tapline_store::SearchAccount;
 
-/// What a search did, as rows like those of the account.
+/// Rows about a search, like those of the account.
 pub(crate) fn search_text(account: &SearchAccount) -> String {
     let mut text = format!("{:<44}{:>16}{:>16}\n", "search", "segments", "chunks");
     let mut row = |name: &str, segments: Option<u64>, chunks: Option<u64>| {
@@ -52,7 +52,7 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     text
 }
 
-/// The same for machines.
+/// The search as JSON.
 pub(crate) fn search_json(account: &SearchAccount) -> Value {
     json!({
         "segments": account.segments,

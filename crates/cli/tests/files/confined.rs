@@ -22,9 +22,9 @@ const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.
 enum Confinement {
     /// Such lines are; they wait for standard input, a socket, or a reader of their standard output.
     Is(&'static [&'static str]),
-    /// The same, by root in a network namespace of its own.
+    /// Confined likewise, by root in a network namespace of its own.
     IsInNamespace(&'static [&'static str]),
-    /// It is not, and need not be.
+    /// Not confined, for this reason.
     None(&'static str),
 }
 use Confinement::{Is, IsInNamespace, None as No};

@@ -86,7 +86,7 @@ pub enum Finding {
     ChunksMissing {
         /// The segment.
         segment: u64,
-        /// How many.
+        /// The number of them.
         chunks: u64,
     },
     /// A segment that is no regular file, or that the system refuses.

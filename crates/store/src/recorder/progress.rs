@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::Totals;
 use super::overload::FreeBuffers;
 
-/// What others may see of the thread.
+/// State of the thread that others may see.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) written: AtomicU64,

@@ -65,7 +65,7 @@ pub(super) struct Fresh {
 /// Segments that expired: their files are spare ones.
 pub(super) struct Retired {
     pub(super) spares: Vec<(u64, PathBuf)>,
-    /// Why the others are not.
+    /// The reason for which the others are not.
     pub(super) error: Option<Error>,
 }
 

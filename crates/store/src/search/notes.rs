@@ -8,8 +8,8 @@ use crate::moments::shown;
 use crate::recordings::RecordingGap;
 
 impl Catalog {
-    /// Notes on the answer to a search in addition to its [warnings](SearchAccount::warnings), a line each. `found`
-    /// is the number of packets found, `follows` says that the search goes on with what is recorded meanwhile.
+    /// Notes on the answer to a search, without its [warnings](SearchAccount::warnings), a line each. `found` is the
+    /// number of packets found, `follows` says that the search goes on with what is recorded meanwhile.
     pub fn search_notes(
         &self,
         window: Window,
@@ -27,7 +27,7 @@ impl Catalog {
         notes
     }
 
-    /// The reason that nothing was found.
+    /// Explains an answer without packets.
     fn nothing(&self, window: Window, account: &SearchAccount) -> String {
         let Ok(Some((first, last))) = self.span() else {
             return "nothing found: the store has no packets".to_owned();
@@ -53,7 +53,7 @@ impl Catalog {
         )
     }
 
-    /// A note that the requested times begin before the packets do.
+    /// Notes that the window begins before the packets do.
     fn beginning(&self, window: Window) -> Option<String> {
         let oldest = *self.numbers().ok()?.first()?;
         let first = self.first_of(oldest)?;
@@ -73,7 +73,7 @@ impl Catalog {
 /// Gaps that have a line of their own.
 const GAPS_TOLD_MAX: usize = 8;
 
-/// The shortest gap that is reported to people: a second.
+/// Shorter gaps have no line.
 const GAP_MIN_NS: i64 = 1_000_000_000;
 
 /// Lines about times in which no recorder ran.

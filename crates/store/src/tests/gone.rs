@@ -30,7 +30,7 @@ fn searched(root: &Path, window: Window) -> (usize, u64) {
     (packets, search.account().unread())
 }
 
-/// That every command reports the chunks that are gone, and none hides packets that are left.
+/// Every command reports the chunks that are gone, and no command hides packets that are left.
 fn assert_reported(catalog: &Catalog, number: u64, (packets, chunks): (usize, u64), case: &str) {
     assert_eq!(searched(catalog.root(), Window::ALL), (packets, chunks), "find: {case}");
     let missing = Finding::ChunksMissing { segment: number, chunks };

@@ -14,7 +14,7 @@ use super::report::{Endpoint, Outcome, Report, Transaction};
 
 /// Queries that wait for their response.
 const PENDING_MAX: usize = 65_536;
-/// How long a query waits, in packet time.
+/// Time that a query waits for its answer, in packet time.
 const PATIENCE_NS: i64 = 10_000_000_000;
 /// Bytes of messages over TCP that are not whole, of all connections.
 const PARTIAL_MAX: usize = 16 << 20;

@@ -64,9 +64,9 @@ pub(crate) struct RequestsArgs {
 trait Protocol: Send {
     /// Takes packets.
     fn take(&mut self, packets: &Packets<'_>, report: &mut Report);
-    /// Of live interfaces: the time.
+    /// Reports the time, on live interfaces.
     fn tick(&mut self, now_ns: i64, report: &mut Report);
-    /// Ends all requests, and names what could not be told, with counts.
+    /// Ends all requests. Returns names and counts of messages that could not be read.
     fn finish(&mut self, report: &mut Report) -> Vec<(&'static str, u64)>;
 }
 

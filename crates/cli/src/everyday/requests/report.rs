@@ -1,4 +1,4 @@
-//! Requests with their answers as lines, and what stood out at the end.
+//! Requests with their answers as lines, and a summary at the end.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

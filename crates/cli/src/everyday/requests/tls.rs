@@ -13,7 +13,7 @@ use super::report::{Endpoint, Outcome, Report, Transaction};
 
 /// Bytes of a stream that are kept until its hello is whole.
 const STREAM_MAX: usize = 32 << 10;
-/// The same of all streams.
+/// The hellos of all streams.
 const MEMORY_MAX: usize = 64 << 20;
 /// Content type of records that carry alerts.
 const ALERT: u8 = 21;
@@ -38,7 +38,7 @@ struct Handshake {
     /// The server's stream and the client's, as far as their hellos are not whole.
     streams: [Vec<u8>; 2],
     client: Option<ClientSide>,
-    /// It was printed, or is no TLS.
+    /// Printed already, or another protocol.
     is_over: bool,
 }
 

@@ -32,7 +32,7 @@ Examples:
 
 /// The most filters: a column each.
 const FILTERS_MAX: usize = 32;
-/// How long packets of a live interval may take to come here.
+/// Time that packets of a live interval may take to arrive.
 const LATENESS_NS: i64 = 300_000_000;
 
 #[derive(Debug, Args)]

@@ -18,7 +18,7 @@ pub(super) struct Amount {
     pub(super) bytes: u64,
 }
 
-/// What comes next in the output.
+/// The next item of the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Row {
     /// An interval by its start, and its columns.
