@@ -185,7 +185,7 @@ fn names() -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut manual = Command::new(env!("CARGO_BIN_EXE_tapline"));
     assert!(manual.args(["manual", "--pages"]).arg(folder.path()).status().unwrap().success());
-    let pages = fs::read_dir(folder.path()).unwrap();
+    let pages = fs::read_dir(folder.path().join("man1")).unwrap();
     let pages = pages.map(|page| page.unwrap().file_name().into_string().unwrap());
     let names = pages.filter_map(|page| Some(page.strip_prefix("tapline-")?.strip_suffix(".1")?.to_owned()));
     let mut names: Vec<String> = names.filter(|name| !GROUPS.contains(&name.as_str())).collect();

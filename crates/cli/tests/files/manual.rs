@@ -64,14 +64,15 @@ fn completions_are_scripts_of_their_shells() {
         }
     }
     // The completions that the shell offers.
-    let bash_script = String::from_utf8(script("bash").stdout).unwrap();
+    let bash_script = tempfile::NamedTempFile::new().unwrap();
+    fs::write(bash_script.path(), script("bash").stdout).unwrap();
     for (words, offered) in [("cap", "capture"), ("capture -i l", "lo"), ("run --stages sam", "sample")] {
         let mut bash = Command::new("bash");
         let prepared =
-            format!("eval \"$0\"; COMP_WORDS=(tapline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))");
+            format!(". \"$0\"; COMP_WORDS=(tapline {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1))");
         let call = "_tapline tapline \"${COMP_WORDS[COMP_CWORD]}\" \"${COMP_WORDS[COMP_CWORD-1]}\"";
         bash.args(["-c", &format!("{prepared}; {call}; printf '%s\\n' \"${{COMPREPLY[@]}}\"")]);
-        let finished = finish(bash.arg(&bash_script)).succeeded();
+        let finished = finish(bash.arg(bash_script.path())).succeeded();
         let stdout = String::from_utf8_lossy(&finished.stdout).into_owned();
         assert!(stdout.lines().any(|line| line == offered), "{words}: {stdout}");
     }
