@@ -238,7 +238,7 @@ struct Tapline {
 impl Tapline {
     fn command(&self) -> Command {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("tapline").env(SOCKET_VARIABLE, &self.socket);
+        process::end_with_parent(&mut command).arg0("tapline").env(SOCKET_VARIABLE, &self.socket);
         // Under sudo they may be root's.
         if let Some(home) = self.identity.as_ref().and_then(|identity| identity.home.as_ref()) {
             command.env("HOME", home).env_remove("XDG_STATE_HOME");

@@ -17,6 +17,7 @@ use std::ptr;
 use crate::SyscallError;
 use crate::capability::{self, Capability};
 use crate::error::check;
+use crate::process;
 
 /// The most groups that the kernel keeps for a user (`NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65_536;
@@ -131,10 +132,13 @@ fn keep_as(uid: u32, gid: u32, kept: &[Capability]) -> Result<(), SyscallError> 
 /// # Errors
 /// `EPERM` without `CAP_SETUID` and `CAP_SETGID`, if the identity is another. Nothing should go on after an error.
 pub fn drop_to(identity: Option<&Identity>) -> Result<(), SyscallError> {
+    // The kernel forgets it with every change of rights.
+    let parent_signal = process::parent_signal()?;
     if let Some(identity) = identity {
         become_user(identity)?;
     }
     capability::drop_all()?;
+    process::set_parent_signal(parent_signal)?;
     take_no_new()?;
     verify(identity)
 }

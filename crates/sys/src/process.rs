@@ -1,4 +1,7 @@
-//! Other processes and groups of them: kill(2).
+//! Other processes and groups of them: kill(2), prctl(2).
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use crate::SyscallError;
 use crate::error::check;
@@ -26,6 +29,26 @@ fn kill(pid: i32, signal: i32) -> Result<(), SyscallError> {
     check("kill", unsafe { libc::kill(pid, signal) }).map(|_| ())
 }
 
+/// Has the process of a command get SIGTERM when the thread that starts it ends, even if it is killed.
+/// [`drop_to`](crate::privilege::drop_to) keeps this; another change of user or capabilities cancels it.
+pub fn end_with_parent(command: &mut Command) -> &mut Command {
+    // SAFETY: between fork and exec only prctl(2) is called, which allocates nothing and takes no lock.
+    unsafe { command.pre_exec(|| set_parent_signal(libc::SIGTERM).map_err(|error| error.source)) }
+}
+
+/// The signal that the end of the parent sends to this process; 0 for none.
+pub(crate) fn parent_signal() -> Result<i32, SyscallError> {
+    let mut signal = 0;
+    // SAFETY: the kernel writes an integer to `signal`, which lives through the call.
+    check("prctl(PR_GET_PDEATHSIG)", unsafe { libc::prctl(libc::PR_GET_PDEATHSIG, &raw mut signal) })?;
+    Ok(signal)
+}
+
+pub(crate) fn set_parent_signal(signal: i32) -> Result<(), SyscallError> {
+    // SAFETY: prctl(2) with this option takes integers only.
+    check("prctl(PR_SET_PDEATHSIG)", unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) }).map(|_| ())
+}
+
 /// The number of the calling thread.
 pub fn thread() -> u32 {
     // SAFETY: gettid(2) cannot fail and has no conditions.
@@ -34,7 +57,21 @@ pub fn thread() -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Stdio;
+    use std::thread;
+
     use super::*;
+
+    #[test]
+    fn a_command_ends_with_the_thread_that_began_it() {
+        let begin = || {
+            let mut command = Command::new("sleep");
+            end_with_parent(&mut command).arg("1000").stdin(Stdio::null()).spawn().unwrap()
+        };
+        let mut child = thread::spawn(begin).join().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGTERM));
+    }
 
     #[test]
     fn we_are_there_and_groups_are_not_meant() {

@@ -67,8 +67,8 @@ const COMMANDS: &[(&str, Confinement)] = &[
     ("store status", Is(&["store status DIR/store"])),
     ("store verify", Is(&["store verify DIR/store"])),
     ("tls", Is(&["tls -r -"])),
-    ("top", Is(&["top --interval 60s"])),
-    ("view", Is(&["view --listen 127.0.0.1:0 --no-history"])),
+    ("top", IsInNamespace(&["top --interval 60s"])),
+    ("view", IsInNamespace(&["view --listen 127.0.0.1:0 --no-history"])),
     ("watch", Is(&["watch -r - --rules DIR/rules.toml", "watch -r - --rules DIR/commands.toml"])),
     ("watch check", Is(&["watch check DIR/rules.toml"])),
 ];

@@ -129,6 +129,13 @@ fn one_command_starts_all_that_the_page_shows() {
     assert!(!place.captures().contains("far0"));
     let (page, again) = place.view(&["-i", FAR, "--buffer", "8"]);
     assert_eq!(token(&again), token(&address));
+    // Nor is anything left of a command that was killed.
+    let left = children(page.0.id());
+    assert_eq!(left.len(), 2);
+    finish(Command::new("kill").args(["-KILL", &page.0.id().to_string()])).succeeded();
+    wait_for("the end of meter and page", || {
+        left.iter().all(|process| !Path::new(&format!("/proc/{process}")).exists())
+    });
     drop(page);
     let (_other, look) = place.view(&["--meter", "none", "--rights", "look"]);
     assert_ne!(token(&look), token(&address));
