@@ -47,10 +47,10 @@ pub(crate) struct RequestsArgs {
     /// Only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
-    /// Interface: a name, a glob, several with commas, 'any', or tap:NAME.
+    /// Interface: a name, a glob, a,b, 'any', or tap:NAME.
     #[arg(short, long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY. May be repeated.
+    /// Files ('-' is standard input), or store:DIRECTORY.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
     #[command(flatten)]

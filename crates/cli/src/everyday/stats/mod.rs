@@ -41,13 +41,15 @@ pub(crate) struct StatsArgs {
     /// Filters, each one argument: a column of packets and bytes for each.
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
-    /// Interface: a name, a glob, several with commas, 'any', or tap:NAME.
+    /// Interface: a name, a glob, a,b, 'any', or tap:NAME.
     #[arg(short, long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY. May be repeated.
+    /// Files ('-' is standard input), or store:DIRECTORY.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
-    /// Length of an interval. The first begins with the first packet.
+    /// Length of an interval.
+    ///
+    /// The first begins with the first packet.
     #[arg(short = 'I', long, value_name = "TIME", default_value = "1s", value_parser = parse_step)]
     interval: Duration,
     #[command(flatten)]
