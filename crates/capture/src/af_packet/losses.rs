@@ -180,7 +180,7 @@ mod tests {
         let text = "0000000a 00000002 00000000 0\n0000000b 0000000f 00000000 0\n";
         assert_eq!((parse_drops(text), parse_drops("x"), parse_drops("1 x")), (Some(17), None, None));
         let losses = |rx_dropped, drops| {
-            let Some(mut backlog) = Backlog::open() else { return None };
+            let mut backlog = Backlog::open()?;
             backlog.dropped = Growth { last: 0, total: drops };
             let nic = [rx_dropped, 0, 0, 0].map(|total| Growth { last: 0, total });
             Some(LossWatch { nic: Some(nic), backlog: Some(backlog), ..LossWatch::default() }.backlog_loss())
