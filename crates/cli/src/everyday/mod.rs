@@ -1,5 +1,5 @@
 //! Commands of every day: `info` and its like. Each is a capture whose packets go to one stage, and the stage prints
-//! what it found.
+//! its results.
 //!
 //! ```text
 //! InputArgs --> CaptureArgs: sources, filter, rights, signals, account --packets--> the command's stage --> text, JSON

@@ -3,11 +3,10 @@
 use std::collections::{HashMap, VecDeque};
 
 use serde_json::json;
-use tapline_graph::Packets;
 use tapline_stream::http::{BodyEvent, Conversation, Head, Request, StreamBytes};
-use tapline_stream::{EndCause, Event, Limits, Reassembler, Stream};
+use tapline_stream::{EndCause, Event, Stream};
 
-use super::Protocol;
+use super::StreamProtocol;
 use super::report::{Endpoint, Outcome, Report, Transaction};
 
 /// Requests of a connection that wait for their responses.
@@ -15,14 +14,9 @@ const WAITING_MAX: usize = 256;
 /// Bytes of memory of heads of all connections.
 const MEMORY_MAX: usize = 64 << 20;
 
-/// HTTP.
-pub(super) struct Http {
-    reassembler: Reassembler,
-    talks: Talks,
-}
-
+/// The connections of HTTP.
 #[derive(Default)]
-struct Talks {
+pub(super) struct Talks {
     known: HashMap<u64, Talk>,
     memory: usize,
     given_up: u64,
@@ -53,39 +47,7 @@ fn memory_of(request: &Request) -> usize {
     size_of::<Request>() + request.method.len() + request.target.len() + request.host.len()
 }
 
-impl Http {
-    pub(super) fn new() -> Http {
-        Http { reassembler: Reassembler::new(Limits::default()), talks: Talks::default() }
-    }
-}
-
-impl Protocol for Http {
-    fn take(&mut self, packets: &Packets<'_>, report: &mut Report) {
-        let Http { reassembler, talks } = self;
-        for index in packets.selection.iter() {
-            let mut sink = |stream: &Stream, event: Event<'_>| talks.take(stream, event, report);
-            reassembler.push(&packets.headers(index), packets.batch.packet(index), &mut sink);
-        }
-    }
-
-    fn tick(&mut self, now_ns: i64, report: &mut Report) {
-        let Http { reassembler, talks } = self;
-        reassembler.tick(now_ns, &mut |stream, event| talks.take(stream, event, report));
-    }
-
-    fn finish(&mut self, report: &mut Report) -> Vec<(&'static str, u64)> {
-        let Http { reassembler, talks } = self;
-        reassembler.finish(&mut |stream, event| talks.take(stream, event, report));
-        let missing = reassembler.account().missing();
-        vec![
-            ("bytes of streams are missing", missing),
-            ("messages could not be parsed", talks.unparsed),
-            ("connections found no memory", talks.given_up),
-        ]
-    }
-}
-
-impl Talks {
+impl StreamProtocol for Talks {
     fn take(&mut self, stream: &Stream, event: Event<'_>, report: &mut Report) {
         let talk = match event {
             Event::Segment(piece) if piece.len == 0 => return,
@@ -112,6 +74,10 @@ impl Talks {
         }
         talk.memory = talk.memory();
         self.memory = others + talk.memory;
+    }
+
+    fn notes(&self) -> Vec<(&'static str, u64)> {
+        vec![("messages could not be parsed", self.unparsed), ("connections found no memory", self.given_up)]
     }
 }
 

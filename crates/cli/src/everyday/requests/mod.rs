@@ -18,6 +18,7 @@ use anyhow::Result;
 use clap::Args;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_source::{Error, OutputAccount};
+use tapline_stream::{Event, Limits, Reassembler, Stream};
 
 use self::report::Report;
 use super::lines::ResultLines;
@@ -70,6 +71,48 @@ trait Protocol: Send {
     fn finish(&mut self, report: &mut Report) -> Vec<(&'static str, u64)>;
 }
 
+/// An application protocol that is read from the streams of TCP.
+trait StreamProtocol: Default + Send {
+    /// Takes an event of a stream.
+    fn take(&mut self, stream: &Stream, event: Event<'_>, report: &mut Report);
+    /// Names and counts of messages that could not be read.
+    fn notes(&self) -> Vec<(&'static str, u64)>;
+}
+
+/// Puts the streams together that a protocol reads.
+struct OverTcp<T> {
+    reassembler: Reassembler,
+    protocol: T,
+}
+
+impl<T: StreamProtocol> Default for OverTcp<T> {
+    fn default() -> OverTcp<T> {
+        OverTcp { reassembler: Reassembler::new(Limits::default()), protocol: T::default() }
+    }
+}
+
+impl<T: StreamProtocol> Protocol for OverTcp<T> {
+    fn take(&mut self, packets: &Packets<'_>, report: &mut Report) {
+        let OverTcp { reassembler, protocol } = self;
+        for index in packets.selection.iter() {
+            let mut sink = |stream: &Stream, event: Event<'_>| protocol.take(stream, event, report);
+            reassembler.push(&packets.headers(index), packets.batch.packet(index), &mut sink);
+        }
+    }
+
+    fn tick(&mut self, now_ns: i64, report: &mut Report) {
+        let OverTcp { reassembler, protocol } = self;
+        reassembler.tick(now_ns, &mut |stream, event| protocol.take(stream, event, report));
+    }
+
+    fn finish(&mut self, report: &mut Report) -> Vec<(&'static str, u64)> {
+        let OverTcp { reassembler, protocol } = self;
+        reassembler.finish(&mut |stream, event| protocol.take(stream, event, report));
+        let missing = ("bytes of streams are missing", reassembler.account().missing());
+        std::iter::once(missing).chain(protocol.notes()).collect()
+    }
+}
+
 /// Runs `tapline dns`.
 pub(crate) fn dns(args: &RequestsArgs) -> Result<ExitCode> {
     run(args, "dns", Box::new(dns::Dns::new()))
@@ -77,12 +120,12 @@ pub(crate) fn dns(args: &RequestsArgs) -> Result<ExitCode> {
 
 /// Runs `tapline http`.
 pub(crate) fn http(args: &RequestsArgs) -> Result<ExitCode> {
-    run(args, "http", Box::new(http::Http::new()))
+    run(args, "http", Box::new(OverTcp::<http::Talks>::default()))
 }
 
 /// Runs `tapline tls`.
 pub(crate) fn tls(args: &RequestsArgs) -> Result<ExitCode> {
-    run(args, "tls", Box::new(tls::Tls::new()))
+    run(args, "tls", Box::new(OverTcp::<tls::Handshakes>::default()))
 }
 
 fn run(args: &RequestsArgs, name: &'static str, protocol: Box<dyn Protocol>) -> Result<ExitCode> {

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 
 use serde_json::json;
-use tapline_graph::Packets;
-use tapline_stream::{EndCause, Event, Limits, Reassembler, Stream};
+use tapline_stream::{EndCause, Event, Stream};
 use tapline_wire::Detection;
 use tapline_wire::tls::{Hello, Record};
 
-use super::Protocol;
+use super::StreamProtocol;
 use super::report::{Endpoint, Outcome, Report, Transaction};
 
 /// Bytes of a stream that are kept until its hello is whole.
@@ -18,14 +17,9 @@ const MEMORY_MAX: usize = 64 << 20;
 /// Content type of records that carry alerts.
 const ALERT: u8 = 21;
 
-/// TLS.
-pub(super) struct Tls {
-    reassembler: Reassembler,
-    handshakes: Handshakes,
-}
-
+/// The connections of TLS.
 #[derive(Default)]
-struct Handshakes {
+pub(super) struct Handshakes {
     known: HashMap<u64, Handshake>,
     memory: usize,
     given_up: u64,
@@ -44,7 +38,7 @@ struct Handshake {
 
 struct ClientSide {
     time_ns: i64,
-    /// Which of the streams it sends: where the beginning of a connection was not seen, that may be the other one.
+    /// The stream that it sends. Without the beginning of the connection this may be the other one.
     is_from_client: bool,
     ends: (Endpoint, Endpoint),
     name: String,
@@ -53,37 +47,7 @@ struct ClientSide {
     ja4: Option<String>,
 }
 
-impl Tls {
-    pub(super) fn new() -> Tls {
-        Tls { reassembler: Reassembler::new(Limits::default()), handshakes: Handshakes::default() }
-    }
-}
-
-impl Protocol for Tls {
-    fn take(&mut self, packets: &Packets<'_>, report: &mut Report) {
-        let Tls { reassembler, handshakes } = self;
-        for index in packets.selection.iter() {
-            let mut sink = |stream: &Stream, event: Event<'_>| handshakes.take(stream, event, report);
-            reassembler.push(&packets.headers(index), packets.batch.packet(index), &mut sink);
-        }
-    }
-
-    fn tick(&mut self, now_ns: i64, report: &mut Report) {
-        let Tls { reassembler, handshakes } = self;
-        reassembler.tick(now_ns, &mut |stream, event| handshakes.take(stream, event, report));
-    }
-
-    fn finish(&mut self, report: &mut Report) -> Vec<(&'static str, u64)> {
-        let Tls { reassembler, handshakes } = self;
-        reassembler.finish(&mut |stream, event| handshakes.take(stream, event, report));
-        vec![
-            ("bytes of streams are missing", reassembler.account().missing()),
-            ("connections found no memory", handshakes.given_up),
-        ]
-    }
-}
-
-impl Handshakes {
+impl StreamProtocol for Handshakes {
     fn take(&mut self, stream: &Stream, event: Event<'_>, report: &mut Report) {
         if let Event::Forgotten = event {
             if let Some(mut handshake) = self.known.remove(&stream.connection) {
@@ -116,6 +80,10 @@ impl Handshakes {
             Event::End(_) | Event::Forgotten => {}
         }
         *memory = others + handshake.memory();
+    }
+
+    fn notes(&self) -> Vec<(&'static str, u64)> {
+        vec![("connections found no memory", self.given_up)]
     }
 }
 
