@@ -17,7 +17,7 @@ OPTIONAL = --features tapline-cli/arrow,tapline-cli/parquet
 # Crates with code for these features.
 WITH_OPTIONAL = flow graph cli
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
-COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
+COMPILERS = bpf ir ebpf filter fpl filterset jit
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
 # What packages ship is built with this profile; `make deb PROFILE=release` is quicker.
@@ -147,7 +147,7 @@ libpcap:
 	rm -rf $(LIBPCAP) && mkdir -p $(LIBPCAP)/lib $(LIBPCAP)/include
 	strip --strip-unneeded -o $(LIBPCAP)/lib/$(SONAME) $${CARGO_TARGET_DIR:-target}/release/libpcap.so
 	ln -s $(SONAME) $(LIBPCAP)/lib/libpcap.so
-	cp -R crates/capi/include/. $(LIBPCAP)/include
+	cp -R crates/programs/capi/include/. $(LIBPCAP)/include
 	@echo "LD_LIBRARY_PATH=$(CURDIR)/$(LIBPCAP)/lib tcpdump --version"
 
 fuzz:

@@ -120,7 +120,7 @@ def count_documents():
 
 def count_all():
     counts = {}
-    for manifest in sorted(glob.glob(os.path.join(ROOT, "crates", "*", "Cargo.toml"))):
+    for manifest in sorted(glob.glob(os.path.join(ROOT, "crates", "*", "*", "Cargo.toml"))):
         folder = os.path.dirname(manifest)
         count = Count()
         for part in ("src", "tests", "examples", "benches"):

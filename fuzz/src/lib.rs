@@ -481,10 +481,10 @@ fn filter_text_seeds() -> Vec<Vec<u8>> {
 }
 
 const PROGRAMS: &[&str] = &[
-    include_str!("../../crates/fpl/programs/count-flows.fpl"),
-    include_str!("../../crates/fpl/programs/flows.fpl"),
-    include_str!("../../crates/fpl/programs/fragments.fpl"),
-    include_str!("../../crates/fpl/programs/rtsp.fpl"),
+    include_str!("../../crates/filter/fpl/programs/count-flows.fpl"),
+    include_str!("../../crates/filter/fpl/programs/flows.fpl"),
+    include_str!("../../crates/filter/fpl/programs/fragments.fpl"),
+    include_str!("../../crates/filter/fpl/programs/rtsp.fpl"),
     "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
     "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
     "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",
@@ -569,7 +569,7 @@ fn graph_text_seeds() -> Vec<Vec<u8>> {
 pub fn rules_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let outputs = ["web", "ids", "reflect"].map(str::to_owned);
-    let file = match tapline_rules::parse(&text, &outputs) {
+    let file = match tapline_flow_rules::parse(&text, &outputs) {
         Ok(file) => file,
         Err(error) => {
             assert!(!error.message.is_empty(), "an error says nothing");
@@ -581,14 +581,14 @@ pub fn rules_text(data: &[u8]) {
         }
     };
     let written = file.to_string();
-    let again = tapline_rules::parse(&written, &outputs);
+    let again = tapline_flow_rules::parse(&written, &outputs);
     let again = again.unwrap_or_else(|error| panic!("{}", error.render(&written)));
     assert_eq!(again.to_string(), written, "the rules mean something else once they are written anew");
     for number in file.exact.numbers() {
         let rule = file.exact.rule(number);
-        let flow = tapline_rules::Flow::of(&rule.tuple).expect("ends of one version");
+        let flow = tapline_flow_rules::Flow::of(&rule.tuple).expect("ends of one version");
         assert_eq!(file.exact.find(&flow), Some(number), "{rule:?}");
-        let back = tapline_rules::Flow::of(&rule.tuple.reversed()).expect("ends of one version");
+        let back = tapline_flow_rules::Flow::of(&rule.tuple.reversed()).expect("ends of one version");
         assert!(!rule.is_both || file.exact.find(&back) == Some(number), "{rule:?}");
     }
 }

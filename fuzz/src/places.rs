@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use tapline_places::{Places, TEXT_MAX};
+use tapline_geo::{Places, TEXT_MAX};
 
 /// A file is refused with a reason that names it, or every address has a place whose texts may stand on a terminal.
 ///

@@ -1,7 +1,7 @@
 //! The law of the reader of SIP, SDP and RTP.
 
-use tapline_wire::rtp::{Header, Stream};
-use tapline_wire::sip::{self, FORMATS_MAX, MEDIA_MAX, Message};
+use tapline_dissect::rtp::{Header, Stream};
+use tapline_dissect::sip::{self, FORMATS_MAX, MEDIA_MAX, Message};
 
 /// What a message says lies within it; descriptions give a bounded number of media; a stream never lost more packets
 /// than were sent, whatever its numbers are.

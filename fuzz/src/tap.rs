@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tapline_tap::protocol::{AttachRequest, Policy, Reply, Request, StartPosition, VERSION};
-use tapline_tap::{Channel, Error};
+use tapline_tap_client::protocol::{AttachRequest, Policy, Reply, Request, StartPosition, VERSION};
+use tapline_tap_client::{Channel, Error};
 
 /// What fits into a socket at once, so that one thread does both ends.
 const LEN_MAX: usize = 64 << 10;

@@ -1,7 +1,7 @@
 //! The law of the readers of DNS names and of hellos, and hellos to begin with.
 
-use tapline_wire::tls::{ClientHello, Hello};
-use tapline_wire::{Detection, dns, dtls, quic};
+use tapline_dissect::tls::{ClientHello, Hello};
+use tapline_dissect::{Detection, dns, dtls, quic};
 
 /// More bytes of a stream never change a verdict but "need more"; a hello is the same in one record and in many; names
 /// end within their message, alike for each reader; and only complete hellos have fingerprints.

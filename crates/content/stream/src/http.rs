@@ -1,0 +1,857 @@
+//! Bodies of HTTP/1 messages (RFC 9112), out of the two streams of a connection.
+//!
+//! ```text
+//! head --no body--> head        length, chunked, up to the end of the stream: RFC 9112, 6.3
+//!   |---- body ---> Begin Data* End --> head
+//!   +- no HTTP, a gap --> lost --a piece that begins like a message--> head
+//! ```
+//!
+//! Bodies are reported as they were sent: a `Content-Encoding` is not decoded. A parser holds at most [`HEAD_MAX`]
+//! bytes of a head, a conversation 64 KiB of requests whose responses are awaited, and nothing of a body.
+//! [`Conversation::memory`] returns the sum. The messages show which stream has the requests: in a capture that
+//! begins in the middle of a connection, the end that was seen first may be the server.
+
+mod awaited;
+
+use tapline_dissect::Detection;
+use tapline_dissect::http::{self, Start, may_begin};
+
+use self::awaited::Awaited;
+pub use self::awaited::Request;
+
+/// The longest head of a message in bytes.
+pub const HEAD_MAX: usize = 64 << 10;
+/// The longest text of a head that is kept.
+const TEXT_MAX: usize = 4096;
+/// The longest line before a chunk, and of a trailer.
+const LINE_MAX: usize = 4096;
+
+/// The head of a message. Texts are as they were sent, cut at 4096 bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// The status of a response; `None` for a request.
+    pub status: Option<u16>,
+    /// The request, or the one that a response answers; `None` if that is unknown.
+    pub request: Option<Request>,
+    /// `Content-Type`.
+    pub content_type: String,
+    /// `Content-Encoding`.
+    pub content_encoding: String,
+}
+
+impl Head {
+    /// Whether a text may have been cut.
+    pub fn is_cut(&self) -> bool {
+        let request = self.request.iter().flat_map(|one| [&one.method, &one.target, &one.host]);
+        request.chain([&self.content_type, &self.content_encoding]).any(|text| text.len() >= TEXT_MAX)
+    }
+}
+
+/// An event in a message.
+#[derive(Debug, PartialEq, Eq)]
+pub enum BodyEvent<'a> {
+    /// The head of a message, with or without a body: of conversations [with heads](Conversation::with_heads) alone.
+    Message(&'a Head),
+    /// A body begins.
+    Begin(Head),
+    /// The next bytes of the body.
+    Data(&'a [u8]),
+    /// The body is over.
+    End {
+        /// Bytes that are missing in it, as far as that is known.
+        missing: u64,
+        /// All of it was there.
+        is_whole: bool,
+    },
+}
+
+/// The next bytes of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamBytes<'b> {
+    /// The bytes.
+    pub bytes: &'b [u8],
+    /// The offset of the first.
+    pub offset: u64,
+    /// The offset in the opposite stream up to which their packet acknowledges, if that is known.
+    pub acknowledged: Option<u64>,
+}
+
+/// Counters of the parts of a conversation that are not HTTP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unparsed {
+    /// Times that a stream continued with something other than a message, or with a message of unknown length. The
+    /// bytes behind it are left out up to a piece that begins like a message.
+    pub messages: u64,
+    /// Header lines that are not fields. Their messages are reported without them.
+    pub lines: u64,
+}
+
+/// The two streams of a connection.
+#[derive(Debug, Default)]
+pub struct Conversation {
+    client: Parser,
+    server: Parser,
+    awaited: Awaited,
+    unparsed: Unparsed,
+    /// Heads of all messages are events.
+    has_heads: bool,
+}
+
+type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
+
+impl Conversation {
+    /// A conversation that reports the head of each message.
+    pub fn with_heads() -> Conversation {
+        Conversation { has_heads: true, ..Conversation::default() }
+    }
+
+    /// Takes the next bytes of a stream.
+    pub fn data(&mut self, is_from_client: bool, piece: StreamBytes<'_>, sink: Sink<'_>) {
+        let Conversation { client, server, awaited, unparsed, has_heads } = self;
+        let (parser, other) = if is_from_client { (client, server) } else { (server, client) };
+        parser.data(piece, &mut Context { awaited, unparsed, has_heads: *has_heads }, sink);
+        if (parser.state, other.state) == (State::Tunnel, State::Head) {
+            (other.state, other.partial) = (State::Tunnel, Vec::new());
+        }
+        self.note_loss(is_from_client);
+    }
+
+    /// Notes missing bytes.
+    pub fn gap(&mut self, is_from_client: bool, len: u64, sink: Sink<'_>) {
+        self.parser(is_from_client).gap(len, sink);
+        self.note_loss(is_from_client);
+    }
+
+    /// Notes the end of a stream.
+    pub fn end(&mut self, is_from_client: bool, is_orderly: bool, sink: Sink<'_>) {
+        self.parser(is_from_client).end(is_orderly, sink);
+    }
+
+    /// Bytes of memory for heads that are not whole, and for requests whose responses are awaited.
+    pub fn memory(&self) -> usize {
+        self.client.partial.capacity() + self.server.partial.capacity() + self.awaited.bytes
+    }
+
+    /// Frees that memory, as far as this stream caused it. If a head or a line of it was held, the stream goes on with
+    /// the next message that begins.
+    pub fn give_up(&mut self, is_from_client: bool, sink: Sink<'_>) {
+        self.awaited.clear();
+        let parser = self.parser(is_from_client);
+        if parser.partial.capacity() > 0 {
+            parser.lose(sink);
+        }
+    }
+
+    /// Whether a stream holds HTTP as far as is known.
+    pub fn is_http(&self) -> bool {
+        [&self.client, &self.server].iter().any(|parser| !matches!(parser.state, State::Lost))
+    }
+
+    /// Takes the counters, which begin again at 0.
+    pub fn take_unparsed(&mut self) -> Unparsed {
+        std::mem::take(&mut self.unparsed)
+    }
+
+    fn parser(&mut self, is_from_client: bool) -> &mut Parser {
+        if is_from_client { &mut self.client } else { &mut self.server }
+    }
+
+    /// Messages may be missing in a stream that is lost.
+    fn note_loss(&mut self, is_from_client: bool) {
+        let parser = self.parser(is_from_client);
+        match (parser.state, parser.has_requests) {
+            (State::Lost, Some(true)) => self.awaited.lose_requests(),
+            (State::Lost, _) => self.awaited.lose_responses(),
+            _ => {}
+        }
+    }
+}
+
+/// The parts of a conversation that both parsers share.
+struct Context<'c> {
+    awaited: &'c mut Awaited,
+    unparsed: &'c mut Unparsed,
+    has_heads: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Head,
+    /// Bytes that are still to come.
+    Length(u64),
+    /// The size of the next chunk.
+    ChunkSize,
+    /// Bytes of a chunk that are still to come.
+    Chunk(u64),
+    /// The end of line behind a chunk.
+    ChunkEnd,
+    /// The lines behind the last chunk.
+    Trailer,
+    /// All up to the end of the stream.
+    UntilEnd,
+    Lost,
+    /// Another protocol from here on.
+    Tunnel,
+}
+
+/// One stream.
+#[derive(Debug, Default)]
+struct Parser {
+    state: State,
+    /// A head, or a line, that is not whole.
+    partial: Vec<u8>,
+    /// The first line of the head is in it.
+    has_start: bool,
+    /// Whether the messages are requests; `None` before the first.
+    has_requests: Option<bool>,
+    missing: u64,
+}
+
+impl Parser {
+    fn data(&mut self, piece: StreamBytes<'_>, context: &mut Context<'_>, sink: Sink<'_>) {
+        if self.state == State::Lost && self.begins_message(piece.bytes) {
+            self.state = State::Head;
+        }
+        let end = piece.offset + piece.bytes.len() as u64;
+        let mut bytes = piece.bytes;
+        while !bytes.is_empty() {
+            bytes = match self.state {
+                State::Lost | State::Tunnel => return,
+                State::Head => {
+                    let offset = end - bytes.len() as u64;
+                    self.head(StreamBytes { bytes, offset, ..piece }, context, sink)
+                }
+                State::Length(left) => {
+                    let rest = self.body(bytes, left, sink);
+                    let left = left - (bytes.len() - rest.len()) as u64;
+                    self.state = State::Length(left);
+                    if left == 0 {
+                        self.close(true, sink);
+                    }
+                    rest
+                }
+                State::UntilEnd => self.body(bytes, u64::MAX, sink),
+                State::Chunk(left) => {
+                    let rest = self.body(bytes, left, sink);
+                    let left = left - (bytes.len() - rest.len()) as u64;
+                    self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+                    rest
+                }
+                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(bytes, context, sink),
+            };
+        }
+    }
+
+    /// Hands on up to `left` bytes of a body; gives the others back.
+    fn body<'b>(&self, bytes: &'b [u8], left: u64, sink: Sink<'_>) -> &'b [u8] {
+        let len = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
+        let (body, rest) = bytes.split_at(len);
+        if !body.is_empty() {
+            sink(BodyEvent::Data(body));
+        }
+        rest
+    }
+
+    /// A line of the chunked coding: the size of a chunk, the end of one, or a trailer.
+    fn line<'b>(&mut self, bytes: &'b [u8], context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
+        if self.partial.len() + line.len() > LINE_MAX {
+            context.unparsed.messages += 1;
+            self.lose(sink);
+            return rest;
+        }
+        self.partial.extend_from_slice(line);
+        if end.is_none() {
+            return rest;
+        }
+        let line = std::mem::take(&mut self.partial);
+        let is_empty = line.trim_ascii().is_empty();
+        self.state = match (self.state, chunk_size(&line)) {
+            (State::Trailer, _) if is_empty => {
+                self.close(true, sink);
+                return rest;
+            }
+            (State::Trailer, _) | (State::ChunkSize, Some(0)) => State::Trailer,
+            (State::ChunkSize, Some(size)) => State::Chunk(size),
+            (State::ChunkEnd, _) if is_empty => State::ChunkSize,
+            _ => {
+                context.unparsed.messages += 1;
+                self.lose(sink);
+                return rest;
+            }
+        };
+        rest
+    }
+
+    fn head<'b>(&mut self, piece: StreamBytes<'b>, context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
+        let StreamBytes { mut bytes, mut offset, acknowledged } = piece;
+        let before = self.partial.len();
+        if before == 0 {
+            // Empty lines before a message say nothing (RFC 9112, 2.2).
+            let is_line_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+            let empty = bytes.iter().take_while(is_line_end).count();
+            (bytes, offset, self.has_start) = (&bytes[empty..], offset + empty as u64, false);
+        }
+        let room = HEAD_MAX - before;
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        if bytes.is_empty() {
+            return &[];
+        }
+        // The first line tells other protocols apart, and an empty line ends the head: so time grows with its length
+        // alone, however it is cut.
+        let new = &self.partial[before.saturating_sub(2)..];
+        if !has_empty_line(new) && bytes.len() < room {
+            let may_go_on = match () {
+                () if self.has_start => true,
+                () if new.contains(&b'\n') => {
+                    self.has_start = true;
+                    !matches!(http::Head::parse(&self.partial, false), Detection::NoMatch)
+                }
+                () => may_begin(&self.partial),
+            };
+            if !may_go_on {
+                self.refuse(context, sink);
+            }
+            return &[];
+        }
+        let partial = std::mem::take(&mut self.partial);
+        let Detection::Match(head) = http::Head::parse(&partial, false) else {
+            self.has_requests = self.has_requests.or_else(|| is_request(&partial));
+            self.refuse(context, sink);
+            return &[];
+        };
+        let used = head.len - before;
+        self.message(&head, offset + used as u64, acknowledged, context, sink);
+        &bytes[used..]
+    }
+
+    /// A head that ends at an offset.
+    fn message(
+        &mut self,
+        head: &http::Head<'_>,
+        end: u64,
+        acknowledged: Option<u64>,
+        context: &mut Context<'_>,
+        sink: Sink<'_>,
+    ) {
+        self.has_requests = Some(matches!(head.start, Start::Request { .. }));
+        let fields = KnownFields::of(head);
+        context.unparsed.lines += fields.malformed;
+        let (status, request, framing) = match head.start {
+            Start::Request { method, target, .. } => {
+                let (method, target) = (text(method), text(target));
+                let request =
+                    Request { method, target, host: fields.host.clone(), end, received: acknowledged };
+                context.awaited.push(request.clone());
+                // A request without a length has no body.
+                let framing = fields.framing().map(|framing| match framing {
+                    Framing::UntilEnd => Framing::None,
+                    framing => framing,
+                });
+                (None, Some(request), framing)
+            }
+            Start::Response { status, .. } => {
+                // 100 and its like announce the answer.
+                let is_interim = (100..200).contains(&status) && status != 101;
+                let request = if is_interim {
+                    None
+                } else {
+                    context.awaited.take(end.saturating_sub(head.len as u64), acknowledged)
+                };
+                let method = request.as_ref().map_or("", |request| request.method.as_str());
+                let framing = match (status, method) {
+                    (101, _) | (200..300, "CONNECT") => Some(Framing::Tunnel),
+                    (100..200 | 204 | 304, _) | (_, "HEAD") => Some(Framing::None),
+                    _ => fields.framing(),
+                };
+                (Some(status), request, framing)
+            }
+        };
+        let KnownFields { content_type, content_encoding, .. } = fields;
+        let head = Head { status, request, content_type, content_encoding };
+        if context.has_heads {
+            sink(BodyEvent::Message(&head));
+        }
+        match framing {
+            Some(framing) => self.begin(head, framing, sink),
+            None => self.refuse(context, sink),
+        }
+    }
+
+    fn begin(&mut self, head: Head, framing: Framing, sink: Sink<'_>) {
+        self.missing = 0;
+        self.state = match framing {
+            Framing::None | Framing::Length(0) => State::Head,
+            Framing::Length(len) => State::Length(len),
+            Framing::Chunked => State::ChunkSize,
+            Framing::UntilEnd => State::UntilEnd,
+            Framing::Tunnel => State::Tunnel,
+        };
+        if self.is_in_body() {
+            sink(BodyEvent::Begin(head));
+        }
+    }
+
+    fn is_in_body(&self) -> bool {
+        !matches!(self.state, State::Head | State::Lost | State::Tunnel)
+    }
+
+    fn close(&mut self, is_whole: bool, sink: Sink<'_>) {
+        self.partial.clear();
+        sink(BodyEvent::End { missing: self.missing, is_whole: is_whole && self.missing == 0 });
+        self.state = State::Head;
+    }
+
+    fn lose(&mut self, sink: Sink<'_>) {
+        if self.is_in_body() {
+            self.close(false, sink);
+        }
+        self.partial = Vec::new();
+        self.state = State::Lost;
+    }
+
+    /// Skips bytes that are not a message, and counts them in a stream of HTTP.
+    fn refuse(&mut self, context: &mut Context<'_>, sink: Sink<'_>) {
+        context.unparsed.messages += u64::from(self.has_requests.is_some());
+        self.lose(sink);
+    }
+
+    fn gap(&mut self, len: u64, sink: Sink<'_>) {
+        match self.state {
+            State::Length(left) if len <= left => {
+                self.missing += len;
+                self.state = State::Length(left - len);
+                if len == left {
+                    self.close(false, sink);
+                }
+            }
+            State::Chunk(left) if len <= left => {
+                self.missing += len;
+                self.state = if len == left { State::ChunkEnd } else { State::Chunk(left - len) };
+            }
+            State::UntilEnd => self.missing += len,
+            State::Length(left) | State::Chunk(left) => {
+                self.missing += left.min(len);
+                self.lose(sink);
+            }
+            State::Tunnel => {}
+            _ => self.lose(sink),
+        }
+    }
+
+    fn end(&mut self, is_orderly: bool, sink: Sink<'_>) {
+        if self.is_in_body() {
+            self.close(is_orderly && self.state == State::UntilEnd, sink);
+        }
+        self.partial = Vec::new();
+        self.state = State::Lost;
+    }
+
+    /// Whether bytes begin like a message of this stream.
+    fn begins_message(&self, bytes: &[u8]) -> bool {
+        let line = bytes.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+        let kind = is_request(line);
+        kind.is_some() && self.has_requests.is_none_or(|is_request| kind == Some(is_request))
+    }
+}
+
+/// Whether the first line is that of a request; `None` if it is that of no message.
+fn is_request(bytes: &[u8]) -> Option<bool> {
+    match http::Head::parse(bytes, true) {
+        Detection::Match(head) => Some(matches!(head.start, Start::Request { .. })),
+        _ => None,
+    }
+}
+
+/// Whether a line ends in bytes, and an empty one behind it.
+fn has_empty_line(bytes: &[u8]) -> bool {
+    let after_line = |at: usize| bytes[at + 1..].strip_prefix(b"\r").unwrap_or(&bytes[at + 1..]);
+    line_ends(bytes).any(|at| after_line(at).starts_with(b"\n"))
+}
+
+/// The places of ends of lines.
+fn line_ends(bytes: &[u8]) -> impl Iterator<Item = usize> {
+    bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at)
+}
+
+/// The size before a chunk: hexadecimal digits, and perhaps extensions (RFC 9112, 7.1).
+fn chunk_size(line: &[u8]) -> Option<u64> {
+    let line = line.trim_ascii();
+    let len = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (digits, rest) = line.split_at(len);
+    let is_end = rest.first().is_none_or(|byte| matches!(byte, b';' | b' ' | b'\t'));
+    let digits = std::str::from_utf8(digits).ok().filter(|_| is_end)?;
+    u64::from_str_radix(digits, 16).ok().filter(|size| *size <= i64::MAX as u64)
+}
+
+/// The framing of a body: the source of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    None,
+    Length(u64),
+    Chunked,
+    UntilEnd,
+    Tunnel,
+}
+
+/// The fields of a head that bodies depend on.
+#[derive(Default)]
+struct KnownFields {
+    host: String,
+    content_type: String,
+    content_encoding: String,
+    /// Lines that are not fields.
+    malformed: u64,
+    /// The last transfer coding is chunked, if there is one.
+    is_chunked: Option<bool>,
+    /// The length that all fields give; `Err` if they differ, or one is not a number.
+    length: Option<Result<u64, ()>>,
+}
+
+impl KnownFields {
+    fn of(head: &http::Head<'_>) -> KnownFields {
+        let mut known = KnownFields::default();
+        let first = |kept: &mut String, value: &[u8]| {
+            if kept.is_empty() {
+                *kept = text(value);
+            }
+        };
+        let mut fields = head.fields();
+        for field in fields.by_ref() {
+            match field.name.to_ascii_lowercase().as_slice() {
+                b"host" => first(&mut known.host, &field.value()),
+                b"content-type" => first(&mut known.content_type, &field.value()),
+                b"content-encoding" => first(&mut known.content_encoding, &field.value()),
+                // Several fields are one list (RFC 9110, 5.2).
+                b"transfer-encoding" => {
+                    let value = field.value();
+                    let mut codings = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+                    let last = codings.rfind(|coding| !coding.is_empty());
+                    known.is_chunked =
+                        last.map(|last| last.eq_ignore_ascii_case(b"chunked")).or(known.is_chunked);
+                }
+                b"content-length" => {
+                    for number in field.value().split(|byte| *byte == b',') {
+                        let number = decimal(number.trim_ascii()).ok_or(());
+                        let before = known.length.replace(number);
+                        if before.is_some_and(|before| before != number) {
+                            known.length = Some(Err(()));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        known.malformed = fields.malformed() as u64;
+        known
+    }
+
+    /// RFC 9112, 6.3: the last transfer coding before a length, several lengths only if they are equal. `None` if the
+    /// length is unknown.
+    fn framing(&self) -> Option<Framing> {
+        match (self.is_chunked, self.length) {
+            (Some(true), _) => Some(Framing::Chunked),
+            (Some(false), _) | (None, None) => Some(Framing::UntilEnd),
+            (None, Some(length)) => length.ok().map(Framing::Length),
+        }
+    }
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    let is_number = digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| is_number)?.parse().ok()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(offset: u64, bytes: &[u8]) -> StreamBytes<'_> {
+        StreamBytes { bytes, offset, acknowledged: None }
+    }
+
+    #[test]
+    fn heads_are_told_with_or_without_a_body() {
+        let mut conversation = Conversation::with_heads();
+        let mut heads = Vec::new();
+        let mut sink = |event: BodyEvent<'_>| {
+            if let BodyEvent::Message(head) = event {
+                heads.push((head.status, head.request.as_ref().map(|request| request.target.clone())));
+            }
+        };
+        conversation.data(true, at(0, b"GET /a HTTP/1.1\r\n\r\nHEAD /b HTTP/1.1\r\n\r\n"), &mut sink);
+        let answers = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 304 Not\r\n\r\n";
+        conversation.data(false, at(0, answers), &mut sink);
+        let [a, b] = ["/a", "/b"].map(|target| Some(target.to_owned()));
+        assert_eq!(heads, [(None, a.clone()), (None, b.clone()), (Some(200), a), (Some(304), b)]);
+    }
+
+    /// Bodies of a conversation whose streams come in pieces of `step` bytes: type, bytes, and whether it is whole.
+    fn bodies(parts: &[(bool, &[u8])], step: usize) -> Vec<(String, Vec<u8>, bool)> {
+        let (mut conversation, mut found) = (Conversation::default(), Vec::new());
+        let mut sink = |event: BodyEvent<'_>| match event {
+            BodyEvent::Message(_) => {}
+            BodyEvent::Begin(head) => found.push((head.content_type, Vec::new(), false)),
+            BodyEvent::Data(bytes) => found.last_mut().expect("it began").1.extend_from_slice(bytes),
+            BodyEvent::End { is_whole, .. } => found.last_mut().expect("it began").2 = is_whole,
+        };
+        for (is_from_client, bytes) in parts {
+            for piece in bytes.chunks(step) {
+                conversation.data(*is_from_client, at(0, piece), &mut sink);
+            }
+        }
+        conversation.end(true, true, &mut sink);
+        conversation.end(false, true, &mut sink);
+        found
+    }
+
+    const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: example.net\r\n\r\n";
+
+    #[test]
+    fn bodies_are_found_however_they_are_cut() {
+        let post: &[u8] = b"POST / HTTP/1.1\r\nContent-Length: 4\r\nContent-Type: a/b\r\n\r\nbody";
+        let chunked: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Type: c/d\r\n\r\n\
+            5;x=y\r\nhello\r\n6\r\n world\r\n0\r\nT: x\r\n\r\nHTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n\
+            HTTP/1.1 200 OK\r\nContent-Type: e/f\r\n\r\nto the end";
+        let parts: [(bool, &[u8]); 4] = [(true, post), (true, GET), (true, GET), (false, chunked)];
+        for step in 1..200 {
+            let found = bodies(&parts, step);
+            let expected = [("a/b", "body"), ("c/d", "hello world"), ("e/f", "to the end")];
+            let expected = expected.map(|(kind, body)| (kind.to_owned(), body.as_bytes().to_vec(), true));
+            assert_eq!(found, expected, "in pieces of {step}");
+        }
+    }
+
+    #[test]
+    fn answers_to_head_have_no_body() {
+        let head: &[u8] = b"HEAD / HTTP/1.1\r\n\r\n";
+        let answers: &[u8] =
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        let found = bodies(&[(true, head), (true, GET), (false, answers)], 7);
+        assert_eq!(found, [(String::new(), b"ok".to_vec(), true)]);
+    }
+
+    #[test]
+    fn hostile_lengths_lose_the_stream_and_nothing_else() {
+        for length in ["-1", "+5", "18446744073709551616", "1, 2", "", "5,", "5\r\nContent-Length: 6"] {
+            let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello");
+            assert!(bodies(&[(false, answer.as_bytes())], 999).is_empty(), "{length}");
+        }
+        let chunk: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\nx";
+        assert_eq!(bodies(&[(false, chunk)], 999), [(String::new(), Vec::new(), false)]);
+    }
+
+    #[test]
+    fn several_transfer_codings_are_one_list() {
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nContent-Length: 3\r\n\
+            Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+        assert_eq!(bodies(&[(false, answer)], 5), [(String::new(), b"ok".to_vec(), true)]);
+    }
+
+    #[test]
+    fn memory_of_a_conversation_is_bounded() {
+        let mut conversation = Conversation::default();
+        let mut sink = |event: BodyEvent<'_>| panic!("{event:?}");
+        let target = "a".repeat(4000);
+        for _ in 0..300 {
+            let request = format!("GET /{target} HTTP/1.1\r\nHost: {target}\r\n\r\n");
+            conversation.data(true, at(0, request.as_bytes()), &mut sink);
+            assert!(conversation.memory() <= awaited::BYTES_MAX, "{}", conversation.memory());
+        }
+        // A head that never ends, and empty lines before one.
+        for _ in 0..200_000 {
+            conversation.data(false, at(0, b"\n"), &mut sink);
+        }
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nA: "), &mut sink);
+        for _ in 0..200_000 {
+            conversation.data(false, at(0, b"a"), &mut sink);
+            assert!(conversation.memory() <= awaited::BYTES_MAX + 2 * HEAD_MAX, "{}", conversation.memory());
+        }
+        conversation.give_up(true, &mut sink);
+        conversation.give_up(false, &mut sink);
+        assert_eq!(conversation.memory(), 0);
+    }
+
+    #[test]
+    fn a_gap_in_a_body_is_told_and_the_next_message_found() {
+        let (mut conversation, mut ends, mut bytes) = (Conversation::default(), Vec::new(), Vec::new());
+        let mut sink = |event: BodyEvent<'_>| match event {
+            BodyEvent::End { missing, is_whole } => ends.push((missing, is_whole)),
+            BodyEvent::Data(more) => bytes.extend_from_slice(more),
+            BodyEvent::Begin(_) | BodyEvent::Message(_) => {}
+        };
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
+        conversation.gap(false, 5, &mut sink);
+        conversation.data(false, at(0, b"890"), &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
+        conversation.gap(false, 500, &mut sink);
+        conversation.data(false, at(0, b"in the midst of something"), &mut sink);
+        conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n!"), &mut sink);
+        assert_eq!((ends, bytes), (vec![(5, false), (8, false), (0, true)], b"1289012!".to_vec()));
+    }
+
+    /// Each body with the request that it answers, and its bytes; `None` if the request is unknown.
+    type Answers = Vec<(Option<String>, String)>;
+
+    /// A conversation whose messages come with offsets and acknowledgements, and with losses.
+    #[derive(Default)]
+    struct Exchange {
+        conversation: Conversation,
+        offsets: [u64; 2],
+        answers: Answers,
+    }
+
+    impl Exchange {
+        fn take(&mut self, is_from_client: bool, message: Result<&str, u64>) {
+            let Exchange { conversation, offsets, answers } = self;
+            let mut sink = |event: BodyEvent<'_>| match event {
+                BodyEvent::Begin(head) => answers.push((head.request.map(|one| one.target), String::new())),
+                BodyEvent::Data(bytes) => {
+                    answers.last_mut().expect("it began").1 += std::str::from_utf8(bytes).expect("text");
+                }
+                BodyEvent::End { .. } | BodyEvent::Message(_) => {}
+            };
+            let (offset, other) =
+                (offsets[usize::from(is_from_client)], offsets[usize::from(!is_from_client)]);
+            let len = match message {
+                Ok(text) => {
+                    let piece = StreamBytes { bytes: text.as_bytes(), offset, acknowledged: Some(other) };
+                    conversation.data(is_from_client, piece, &mut sink);
+                    text.len() as u64
+                }
+                Err(len) => {
+                    conversation.gap(is_from_client, len, &mut sink);
+                    len
+                }
+            };
+            self.offsets[usize::from(is_from_client)] += len;
+        }
+
+        fn get(&mut self, target: &str) {
+            self.take(true, Ok(&format!("GET /{target} HTTP/1.1\r\n\r\n")));
+        }
+
+        fn answer(&mut self, body: &str) {
+            let len = body.len();
+            self.take(false, Ok(&format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n{body}")));
+        }
+
+        fn exchange(&mut self, name: &str) {
+            self.get(name);
+            self.answer(name);
+        }
+
+        /// Every body has the name of its request, or of none.
+        fn matched(&self) -> Vec<bool> {
+            let is_matched = |(target, body): &(Option<String>, String)| match target {
+                Some(target) => {
+                    assert_eq!(*target, format!("/{body}"));
+                    true
+                }
+                None => false,
+            };
+            self.answers.iter().map(is_matched).collect()
+        }
+    }
+
+    #[test]
+    fn requests_and_responses_stay_matched_behind_losses() {
+        // A response is lost.
+        let mut one = Exchange::default();
+        one.exchange("a");
+        one.get("b");
+        one.take(false, Err(60));
+        one.exchange("c");
+        one.exchange("d");
+        assert_eq!(one.matched(), [true, true, true]);
+        // A request is lost, and its response is not.
+        let mut one = Exchange::default();
+        one.exchange("a");
+        one.take(true, Err(30));
+        one.answer("b");
+        one.exchange("c");
+        assert_eq!(one.matched(), [true, false, true]);
+        // The first of two responses is lost.
+        let mut one = Exchange::default();
+        one.get("a");
+        one.get("b");
+        one.take(false, Err(60));
+        one.answer("b");
+        one.exchange("c");
+        assert_eq!(one.matched(), [false, true]);
+        // A response whose length cannot be told, and one that is none.
+        for bad in ["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc", "nonsense\r\n\r\n"] {
+            let mut one = Exchange::default();
+            one.exchange("a");
+            one.get("b");
+            one.take(false, Ok(bad));
+            one.exchange("c");
+            assert_eq!(one.matched(), [true, true], "{bad}");
+            assert_eq!(one.conversation.take_unparsed(), Unparsed { messages: 1, lines: 0 }, "{bad}");
+        }
+    }
+
+    #[test]
+    fn heads_that_browsers_accept_are_read() {
+        let many = "X: y\r\n".repeat(3000);
+        for (lines, malformed) in [
+            ("X-A : b\r\nContent-Length: 4\r\n", 0),
+            ("X-A: b\r\n c\r\nContent-Length:\r\n 4\r\n", 0),
+            ("X-A\r\nContent-Length : 4\r\n", 1),
+            ("Content-Length: 4\r\nContent-Length: 4, 4\r\n", 0),
+            ("X-\u{e9}: b\nContent-Length: 4\n", 0),
+            ("Transfer-Encoding: gzip,\r\n Chunked ,\r\nContent-Length: 9\r\n", 0),
+            (&format!("{many}Content-Length: 4\r\n"), 0),
+        ] {
+            let body = if lines.contains("Chunked") { "4 ;x\nbody\n0\n\n" } else { "body" };
+            let first = format!("HTTP/1.1 200 OK\r\n{lines}\r\n{body}");
+            let both = format!("{first}HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\ntwo");
+            for step in [1, 7, 100_000] {
+                let mut one = Exchange::default();
+                one.get("body");
+                one.get("two");
+                for piece in both.as_bytes().chunks(step) {
+                    // A letter may be cut.
+                    let piece = StreamBytes { bytes: piece, offset: 0, acknowledged: Some(100) };
+                    let answers = &mut one.answers;
+                    one.conversation.data(false, piece, &mut |event| match event {
+                        BodyEvent::Begin(head) => {
+                            answers.push((head.request.map(|one| one.target), String::new()));
+                        }
+                        BodyEvent::Data(bytes) => {
+                            answers.last_mut().expect("it began").1 +=
+                                std::str::from_utf8(bytes).expect("text");
+                        }
+                        BodyEvent::End { is_whole, .. } => assert!(is_whole),
+                        BodyEvent::Message(_) => {}
+                    });
+                }
+                assert_eq!(one.matched(), [true, true], "{lines:?} in pieces of {step}");
+                assert_eq!(one.conversation.take_unparsed(), Unparsed { messages: 0, lines: malformed });
+            }
+        }
+    }
+
+    #[test]
+    fn other_protocols_are_not_counted_and_long_heads_are() {
+        let of = |bytes: &[u8]| {
+            let mut conversation = Conversation::default();
+            conversation.data(true, at(0, bytes), &mut |event| panic!("{event:?}"));
+            conversation.take_unparsed().messages
+        };
+        assert_eq!([&b"SSH-2.0-x\r\n"[..], b"\x16\x03\x01", b"HELO x\r\n\r\n"].map(of), [0, 0, 0]);
+        assert_eq!(of(format!("GET / HTTP/1.1\r\nA: {}", "a".repeat(HEAD_MAX)).as_bytes()), 1);
+    }
+
+    #[test]
+    fn responses_of_the_end_that_was_seen_first_are_read() {
+        let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        assert_eq!(bodies(&[(true, answer), (false, GET), (true, answer)], 999).len(), 2);
+    }
+}

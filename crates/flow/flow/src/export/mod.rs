@@ -1,0 +1,470 @@
+//! Export of flows: as messages of NetFlow v5, v9 and IPFIX to collectors or files ([`Exporter`]), as rows of text
+//! ([`RowWriter`]), or as Parquet (`ParquetWriter`, with the feature `parquet`).
+//!
+//! ```text
+//! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
+//! ```
+//!
+//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103
+//! (biflows); RFC 5655 (files).
+
+mod collector;
+mod community;
+mod connection;
+mod datagrams;
+mod element;
+mod encoder;
+mod file;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod rows;
+mod table;
+mod template;
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
+mod tls;
+mod types;
+mod v5;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tapline_geo::Places;
+use tapline_packet::Timestamp;
+
+#[cfg(feature = "parquet")]
+pub use self::parquet::{ParquetEncoder, ParquetLimits, ParquetWriter, parquet_template};
+pub use collector::ExportTarget;
+pub use community::community_id;
+pub use element::{ELEMENTS, Element};
+pub use file::MessageFile;
+pub use rows::{RowFormat, RowWriter};
+#[cfg(feature = "arrow")]
+pub use table::ArrowEncoder;
+pub use table::{
+    EncodedRows, FlowTable, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, SpareBuffers,
+    TableEncoder, TableShape, goflow_template,
+};
+
+use crate::{Error, Flow, Sampling};
+use collector::Collector;
+use datagrams::Outbox;
+use encoder::Encoder;
+use template::Template;
+
+/// The export protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// NetFlow v5: IPv4 only, fields fixed.
+    V5,
+    /// NetFlow v9.
+    V9,
+    /// IPFIX.
+    #[default]
+    Ipfix,
+}
+
+impl Version {
+    /// The version of a number: 5, 9 or 10.
+    pub fn of_number(number: u64) -> Option<Version> {
+        match number {
+            5 => Some(Version::V5),
+            9 => Some(Version::V9),
+            10 => Some(Version::Ipfix),
+            _ => None,
+        }
+    }
+
+    /// Whether the protocol can express how packets or flows were sampled.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] for an interval that exceeds the field of NetFlow v5, [`Error::FlowSampling`] for flows,
+    /// of which it can say nothing.
+    pub fn check_sampling(self, sampling: Sampling) -> Result<(), Error> {
+        match sampling {
+            Sampling::Packets(sampling) if self == Version::V5 && sampling > v5::SAMPLING_MAX => {
+                Err(Error::Sampling { sampling, max: v5::SAMPLING_MAX })
+            }
+            Sampling::Flows(2..) if self == Version::V5 => Err(Error::FlowSampling),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Options of the export of flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// The protocol.
+    pub version: Version,
+    /// The elements of a record, by name and with commas between them; empty for the default.
+    pub template: String,
+    /// One record for both directions (IPFIX only).
+    pub biflow: bool,
+    /// The observation domain (IPFIX) or source id (v9); for v5 the low 16 bits are engine type and id.
+    pub domain: u32,
+    /// The exporter's address: source address of messages, and value of `exporterIPv4Address` or `exporterIPv6Address`.
+    /// `None` lets the system choose it.
+    pub exporter: Option<IpAddr>,
+    /// Length in octets of the largest IP packet that carries a message: 256 to 65,535.
+    pub mtu: u16,
+    /// The records of flows with which a message is sent though it is not full; 0 fills each.
+    pub message_records: u32,
+    /// Interval at which templates are sent again over UDP, in messages.
+    pub template_messages: u32,
+    /// Interval at which templates are sent again over UDP, in export time.
+    pub template_time: Duration,
+    /// Whether each flow goes to one collector, chosen by a hash of its key, instead of to all.
+    pub spreads_flows: bool,
+    /// The most messages a second to each collector; 0 for no limit.
+    pub rate: u32,
+    /// The private enterprise number of Tapline's own elements (IPFIX only).
+    pub enterprise: u32,
+    /// The flows come from other exporters, whose addresses they bring along.
+    pub is_collected: bool,
+    /// Files of places are set before the first flow, so the template may have their elements.
+    pub has_places: bool,
+    /// Certificates, for collectors over TLS.
+    pub tls: TlsFiles,
+}
+
+/// Certificates and names for TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// A PEM file of the authorities that may have signed a collector's certificate. Without one there is no TLS.
+    pub authorities: Option<PathBuf>,
+    /// PEM files of the exporter's certificate, with the certificates that lead to its authority, and of its key.
+    pub identity: Option<(PathBuf, PathBuf)>,
+    /// The name that a collector's certificate must have; `None` is the host in its address.
+    pub server_name: Option<String>,
+}
+
+/// The enterprise number of examples (RFC 5612): Tapline has none of its own.
+pub const EXAMPLE_ENTERPRISE: u32 = 32473;
+
+impl Default for ExportOptions {
+    fn default() -> ExportOptions {
+        ExportOptions {
+            version: Version::Ipfix,
+            template: String::new(),
+            biflow: false,
+            domain: 1,
+            exporter: None,
+            mtu: 1500,
+            message_records: 0,
+            template_messages: 1000,
+            template_time: Duration::from_secs(60),
+            spreads_flows: false,
+            rate: 0,
+            enterprise: EXAMPLE_ENTERPRISE,
+            is_collected: false,
+            has_places: false,
+            tls: TlsFiles::default(),
+        }
+    }
+}
+
+/// Counters of an exporter. Packets balance: given = written + lost + left out + waiting in a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportAccount {
+    /// Flows.
+    pub flows: u64,
+    /// Records of flows: one a direction, or one a biflow.
+    pub records: u64,
+    /// Messages made. A message to several collectors counts once, also if some of them lost it.
+    pub messages: u64,
+    /// Octets of these messages.
+    pub octets: u64,
+    /// Packets of records that all collectors took; over UDP, that were sent to all.
+    pub written: u64,
+    /// Packets of records that at least one collector did not take.
+    pub lost: u64,
+    /// Messages that at least one collector did not take.
+    pub messages_lost: u64,
+    /// Packets of flows that the protocol cannot express: IPv6 in v5.
+    pub left_out: u64,
+    /// Packets of records in messages that are not full yet.
+    pub waiting: u64,
+}
+
+impl ExportAccount {
+    /// Adds the counters of another exporter.
+    pub fn merge(&mut self, other: &ExportAccount) {
+        self.flows += other.flows;
+        self.records += other.records;
+        self.messages += other.messages;
+        self.octets += other.octets;
+        self.written += other.written;
+        self.lost += other.lost;
+        self.messages_lost += other.messages_lost;
+        self.left_out += other.left_out;
+        self.waiting += other.waiting;
+    }
+}
+
+/// Sends flows to collectors.
+pub struct Exporter {
+    /// One stream for all collectors, or one for each.
+    streams: Vec<Stream>,
+    account: ExportAccount,
+    names: String,
+}
+
+struct Stream {
+    encoder: Encoder,
+    collectors: Vec<Collector>,
+    /// Messages that leave together; `None` sends each at once.
+    outbox: Option<Outbox>,
+}
+
+impl Exporter {
+    /// Opens every collector.
+    ///
+    /// # Errors
+    /// If the template is invalid, or a collector cannot be opened.
+    pub fn open(targets: &[ExportTarget], options: &ExportOptions) -> Result<Exporter, Error> {
+        check(targets, options)?;
+        let names = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
+        let mut collectors = Vec::new();
+        for target in targets {
+            collectors.push(Collector::open(target, options)?);
+        }
+        let groups: Vec<Vec<Collector>> = match options.spreads_flows {
+            true => collectors.into_iter().map(|collector| vec![collector]).collect(),
+            false => vec![collectors],
+        };
+        let stream = |collectors: Vec<Collector>| {
+            let room = collectors.iter().map(|collector| collector.room(options.mtu)).min().unwrap_or(512);
+            let repeats = collectors.iter().any(Collector::loses_templates);
+            let outbox = collectors.iter().all(Collector::takes_several).then(Outbox::default);
+            Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors, outbox })
+        };
+        let streams = groups.into_iter().map(stream).collect::<Result<Vec<Stream>, Error>>()?;
+        Ok(Exporter { streams, account: ExportAccount::default(), names })
+    }
+
+    /// The collectors as they were given.
+    pub fn names(&self) -> &str {
+        &self.names
+    }
+
+    /// Collectors with losses: name, messages lost, and packets of the records in them.
+    pub fn losses(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
+        collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
+    }
+
+    /// Takes the events to be shown to the user: a connection lost or restored, a UDP port without a listener.
+    pub fn take_events(&mut self) -> Vec<String> {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.flat_map(Collector::take_events).collect()
+    }
+
+    /// Sets how packets or flows were sampled. Must be called before the first flow, as records, options and headers
+    /// carry it.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] or [`Error::FlowSampling`] if the protocol cannot express it.
+    pub fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
+    }
+
+    /// Sets the files of places of addresses, from the next flow on.
+    pub fn set_places(&mut self, places: &Arc<Places>) {
+        self.streams.iter_mut().for_each(|stream| stream.encoder.set_places(places));
+    }
+
+    /// Sets the timeout of a message over TCP, 5 s by default, which the caller of [`export`](Self::export) may wait.
+    /// After a timeout the connection is closed and not tried for ten seconds.
+    pub fn set_send_timeout(&mut self, timeout: Duration) {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.for_each(|collector| collector.set_send_timeout(timeout));
+    }
+
+    /// Once `cancel` is true, messages that the rate limit would delay are dropped and counted as lost.
+    pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.for_each(|collector| collector.set_cancel_flag(cancel));
+    }
+
+    /// Exports flows. `now` is the export time in the headers of messages.
+    ///
+    /// # Errors
+    /// The first error of a file. All flows are processed and counted all the same; losses of network collectors are
+    /// counted, and are not an error.
+    pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
+        let mut failure = Ok(());
+        let Exporter { streams, account, .. } = self;
+        let count = streams.len() as u64;
+        for flow in flows {
+            let which = if count > 1 { spread(flow) % count } else { 0 };
+            if let Some(Stream { encoder, collectors, outbox }) = streams.get_mut(which as usize) {
+                account.flows += 1;
+                encoder
+                    .add(flow, &mut MessageSink { now, account, collectors, outbox, failure: &mut failure });
+            }
+        }
+        for Stream { collectors, outbox, .. } in streams {
+            MessageSink { now, account, collectors, outbox, failure: &mut failure }.send_several();
+        }
+        failure
+    }
+
+    /// Sends the messages that are not full.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
+        let mut failure = Ok(());
+        let Exporter { streams, account, .. } = self;
+        for Stream { encoder, collectors, outbox } in streams {
+            let mut sink = MessageSink { now, account, collectors, outbox, failure: &mut failure };
+            encoder.flush(&mut sink);
+            sink.send_several();
+        }
+        failure
+    }
+
+    /// Flushes for the last time; before that, a lost TCP connection is tried once more.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    pub fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
+        for Stream { encoder, collectors, .. } in &mut self.streams {
+            if encoder.waiting() > 0 {
+                collectors.iter_mut().for_each(Collector::reach);
+            }
+        }
+        self.flush(now)
+    }
+
+    /// Goes on with another file where one was renamed, as logrotate does; it begins with the templates. Returns whether
+    /// there is another one.
+    ///
+    /// # Errors
+    /// If one cannot be made, and then that before stays; as for [`export`](Self::export).
+    pub fn reopen(&mut self, now: Timestamp) -> Result<bool, Error> {
+        // Templates of records that wait are in the file before.
+        self.flush(now)?;
+        let mut is_another = false;
+        for Stream { encoder, collectors, .. } in &mut self.streams {
+            for collector in collectors {
+                if collector.reopen()? {
+                    encoder.repeat_templates();
+                    is_another = true;
+                }
+            }
+        }
+        Ok(is_another)
+    }
+
+    /// The counters.
+    pub fn account(&self) -> ExportAccount {
+        let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
+        ExportAccount { waiting, ..self.account }
+    }
+}
+
+/// A whole message, and the number of packets that its records count.
+struct Message<'m> {
+    bytes: &'m [u8],
+    packets: u64,
+}
+
+/// Destination and export time of messages, and their accounting.
+struct MessageSink<'p> {
+    now: Timestamp,
+    account: &'p mut ExportAccount,
+    collectors: &'p mut [Collector],
+    outbox: &'p mut Option<Outbox>,
+    /// The first error of a file.
+    failure: &'p mut Result<(), Error>,
+}
+
+impl MessageSink<'_> {
+    /// Sends a message to all collectors. Returns whether templates must be sent again because a session restarts.
+    fn send(&mut self, message: &Message<'_>) -> bool {
+        if self.outbox.as_ref().is_some_and(|outbox| !outbox.has_room(message.bytes.len())) {
+            self.send_several();
+        }
+        if let Some(outbox) = self.outbox {
+            outbox.add(message.bytes, message.packets);
+            return false;
+        }
+        let mut is_taken = true;
+        for collector in self.collectors.iter_mut() {
+            match collector.send(message.bytes, message.packets) {
+                Ok(took) => is_taken &= took,
+                Err(error) => {
+                    is_taken = false;
+                    if self.failure.is_ok() {
+                        *self.failure = Err(error);
+                    }
+                }
+            }
+        }
+        self.count(message.bytes.len(), message.packets, is_taken);
+        self.collectors.iter().any(Collector::knows_none)
+    }
+
+    /// Sends the messages in the outbox.
+    fn send_several(&mut self) {
+        let Some(mut outbox) = self.outbox.take() else { return };
+        let mut taken = vec![true; outbox.messages().len()];
+        for collector in self.collectors.iter_mut() {
+            let sent = collector.send_several(&outbox, &mut taken);
+            if self.failure.is_ok() {
+                *self.failure = sent;
+            }
+        }
+        for ((len, packets), is_taken) in outbox.messages().iter().zip(taken) {
+            self.count(*len, *packets, is_taken);
+        }
+        outbox.clear();
+        *self.outbox = Some(outbox);
+    }
+
+    fn count(&mut self, len: usize, packets: u64, is_taken: bool) {
+        self.account.messages += 1;
+        self.account.octets += len as u64;
+        if is_taken {
+            self.account.written += packets;
+        } else {
+            self.account.lost += packets;
+            self.account.messages_lost += 1;
+        }
+    }
+}
+
+fn check(targets: &[ExportTarget], options: &ExportOptions) -> Result<(), Error> {
+    let fail = |what: &str| Err(Error::Template { what: what.to_owned() });
+    if targets.is_empty() {
+        return fail("has nowhere to go: name a collector");
+    }
+    if options.biflow && options.version != Version::Ipfix {
+        return fail("cannot have both directions in one record: only IPFIX has biflows (--version 10)");
+    }
+    if options.version == Version::V5 && !matches!(options.template.trim(), "" | "default") {
+        return fail("is fixed in NetFlow v5: leave --template out, or use --version 9 or 10");
+    }
+    if options.version != Version::Ipfix
+        && targets.iter().any(|target| !matches!(target, ExportTarget::Udp(_)))
+    {
+        return fail("is not for TCP, TLS and files, which take IPFIX only: use --version 10 or udp://");
+    }
+    if options.mtu < 256 {
+        return fail("needs packets of 256 octets at least: give another --mtu");
+    }
+    // The template is checked before a file is truncated or a collector contacted.
+    Template::both(options).map(drop)
+}
+
+/// A hash that spreads flows over collectors: equal for both directions, and in every run.
+fn spread(flow: &Flow) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let [one, other] = flow.endpoints.map(|side| (side.address, side.port));
+    let mut hasher = DefaultHasher::new();
+    (one.min(other), one.max(other), flow.protocol).hash(&mut hasher);
+    hasher.finish()
+}

@@ -1,0 +1,95 @@
+//! Packets that a recipe makes, as a source.
+
+use std::time::Duration;
+
+use tapline_generator::{Batches, Generator, Recipe, SyntaxError};
+use tapline_packet::{Batch, Interface, LinkType, Timestamp};
+use tapline_source::{Advance, Error, InterfaceAccount, Source};
+
+/// A source of the packets of a recipe. Their time stamps are the recipe's; the source does not wait for them.
+pub struct GeneratedSource {
+    batches: Batches,
+    interfaces: Vec<Interface>,
+    lent: u64,
+    is_stopped: bool,
+}
+
+impl GeneratedSource {
+    /// The name of the interface that packets seem to come from.
+    pub const INTERFACE: &str = "generate";
+
+    /// The packets of a recipe's text. `now` is when the first leaves, if the recipe says so.
+    ///
+    /// # Errors
+    /// The fault of the recipe, with its place in the text.
+    pub fn new(text: &str, now: Timestamp) -> Result<GeneratedSource, SyntaxError> {
+        let recipe = Recipe::parse(text)?;
+        let generator = Generator::new(&recipe).map_err(|error| error.in_text(text))?;
+        let start = recipe.start_ns.map_or(now, Timestamp::from_nanos);
+        let description = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let interface = Interface {
+            description,
+            fcs_len: Some(0),
+            ..Interface::new(GeneratedSource::INTERFACE, LinkType::ETHERNET)
+        };
+        Ok(GeneratedSource {
+            batches: Batches::new(generator, start),
+            interfaces: vec![interface],
+            lent: 0,
+            is_stopped: false,
+        })
+    }
+}
+
+impl GeneratedSource {
+    /// Sets the time at which the first packet leaves. Call it before the first packet is requested.
+    #[must_use]
+    pub fn starting(self, start: Timestamp) -> GeneratedSource {
+        GeneratedSource { batches: self.batches.starting(start), ..self }
+    }
+
+    /// Has the marks of the batch that is lent say that their packets leave now.
+    pub fn restamp(&mut self, now: Timestamp) {
+        self.batches.restamp(now);
+    }
+
+    /// Whether the recipe has a rate. Without one the packets' times mean nothing to a sender.
+    pub fn is_paced(&self) -> bool {
+        self.batches.generator().is_paced()
+    }
+}
+
+impl Source for GeneratedSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, _wait: Duration) -> Result<Advance, Error> {
+        if self.is_stopped
+            || !self.batches.advance().map_err(|error| Error::source(GeneratedSource::INTERFACE, error))?
+        {
+            self.is_stopped = true;
+            return Ok(Advance::End);
+        }
+        self.lent += self.batches.batch().len() as u64;
+        Ok(Advance::Batch)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        if self.is_stopped { Batch::empty() } else { self.batches.batch() }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.is_stopped = true;
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        vec![InterfaceAccount::of_generated(GeneratedSource::INTERFACE, self.lent)]
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        let (made, count) = self.batches.generator().progress();
+        Some((made, count?))
+    }
+}

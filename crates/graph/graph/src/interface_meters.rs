@@ -1,0 +1,189 @@
+//! Accounts of interfaces in the meters, for other processes to read: docs/format/meters.md, "Counters of interfaces".
+
+use tapline_meters::{Extra, Meter, Meters, UNKNOWN};
+use tapline_source::{Count, InterfaceAccount, LossPoint};
+
+/// Interfaces that have counters of their own; those of all others are summed, so that a file with thousands of them
+/// leaves room for stages.
+const INTERFACES_MAX: usize = 32;
+/// Name of the sum.
+const OTHERS: &str = "(others)";
+
+/// The meters of a worker's interfaces.
+#[derive(Default)]
+pub(crate) struct InterfaceMeters {
+    shown: Vec<Shown>,
+}
+
+/// An interface, and those of its counters that were shown before.
+struct Shown {
+    meter: Meter,
+    extras: Vec<(&'static str, Extra)>,
+}
+
+impl InterfaceMeters {
+    /// Shows the accounts, in the order of the interfaces.
+    pub(crate) fn show(&mut self, meters: &Meters, worker: u16, accounts: &[InterfaceAccount]) {
+        let (own, others) = accounts.split_at(accounts.len().min(INTERFACES_MAX));
+        for (at, account) in own.iter().enumerate() {
+            self.set(at, meters, worker, (&account.name, class(account)), &counters(account));
+        }
+        if let Some(class) = others.first().map(class) {
+            let sum = others.iter().map(counters).reduce(|sum, more| plus(&sum, &more)).unwrap_or_default();
+            self.set(own.len(), meters, worker, (OTHERS, class), &sum);
+        }
+    }
+
+    fn set(
+        &mut self,
+        at: usize,
+        meters: &Meters,
+        worker: u16,
+        (name, class): (&str, &str),
+        counters: &[(&'static str, Count)],
+    ) {
+        if self.shown.len() <= at {
+            self.shown.push(Shown { meter: meters.interface(name, class, worker), extras: Vec::new() });
+        }
+        for (name, count) in counters {
+            self.shown[at].set(name, count.known().unwrap_or(UNKNOWN));
+        }
+    }
+}
+
+impl Shown {
+    fn set(&mut self, name: &'static str, value: u64) {
+        let known = self.extras.iter().position(|(known, _)| *known == name);
+        let at = known.or_else(|| {
+            self.extras.push((name, self.meter.extra(name)?));
+            Some(self.extras.len() - 1)
+        });
+        if let Some(at) = at {
+            self.extras[at].1.set(value);
+        }
+    }
+}
+
+fn class(account: &InterfaceAccount) -> &'static str {
+    match account {
+        InterfaceAccount { tap: Some(_), .. } => "tap",
+        InterfaceAccount { xdp: Some(_), .. } => "xdp",
+        InterfaceAccount { ring: Some(_), .. } => "live",
+        InterfaceAccount { is_generated: true, .. } => "generated",
+        _ => "file",
+    }
+}
+
+/// The counters that apply to an interface: eight at most, as a slot has no room for more.
+fn counters(account: &InterfaceAccount) -> Vec<(&'static str, Count)> {
+    let lost = |point| lost_at(account, point);
+    let delivered = ("delivered", Count::Known(account.delivered));
+    match (account.tap, account.ring) {
+        (Some(tap), _) => vec![
+            delivered,
+            ("received", Count::Known(tap.offered)),
+            ("unread", Count::Known(tap.unread)),
+            ("lost_index_full", Count::Known(tap.index_full)),
+            ("lost_overwritten", Count::Known(tap.overwritten)),
+            ("lost_damaged", Count::Known(tap.damaged)),
+            ("lost_daemon", lost(LossPoint::Daemon)),
+        ],
+        (None, Some(ring)) => vec![
+            delivered,
+            ("received", Count::Known(ring.received)),
+            ("unread", Count::Known(ring.unread)),
+            ("lost_ring", Count::Known(ring.dropped)),
+            ("freezes", Count::Known(ring.freezes)),
+            ("refused", account.kernel_filtered),
+            ("lost_nic_max", lost(LossPoint::Nic)),
+            ("lost_driver_max", lost(LossPoint::Driver)),
+        ],
+        (None, None) if account.losses.is_empty() => vec![delivered],
+        (None, None) if account.losses.iter().any(|loss| loss.place == LossPoint::Topic) => {
+            vec![delivered, ("lost_topic", lost(LossPoint::Topic)), ("lost_file", lost(LossPoint::File))]
+        }
+        (None, None) => vec![delivered, ("lost_file", lost(LossPoint::File))],
+    }
+}
+
+/// Packets lost at a point. Without `rx_dropped`, in which there are also frames that a capture got.
+fn lost_at(account: &InterfaceAccount, point: LossPoint) -> Count {
+    let losses = account.losses.iter().filter(|loss| loss.place == point && !loss.counts_unwanted_frames());
+    losses.fold(Count::Known(0), |sum, loss| sum.plus(loss.count))
+}
+
+/// The sum by name.
+fn plus(sum: &[(&'static str, Count)], more: &[(&'static str, Count)]) -> Vec<(&'static str, Count)> {
+    let mut all = sum.to_vec();
+    for (name, count) in more {
+        match all.iter_mut().find(|(known, _)| known == name) {
+            Some((_, sum)) => *sum = sum.plus(*count),
+            None => all.push((name, *count)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_meters::{EXTRAS_MAX, Kind};
+    use tapline_source::{Loss, RingAccount, TapAccount};
+
+    use super::*;
+
+    fn live(name: &str, lost: u64) -> InterfaceAccount {
+        let loss = |place, counter: &str, count| Loss { place, counter: counter.to_owned(), count };
+        InterfaceAccount {
+            losses: vec![
+                loss(LossPoint::Nic, "rx_dropped", Count::Known(1000)),
+                loss(LossPoint::Nic, "rx_missed_errors", Count::Known(3)),
+                loss(LossPoint::Driver, "ethtool -S", Count::Unknown),
+            ],
+            kernel_filtered: Count::Unknown,
+            ring: Some(RingAccount { received: 10 + lost, dropped: lost, freezes: 1, unread: 2 }),
+            ..InterfaceAccount::of_file(name, 8)
+        }
+    }
+
+    #[test]
+    fn an_account_is_shown_place_by_place() {
+        let meters = Meters::private();
+        let mut shown = InterfaceMeters::default();
+        shown.show(&meters, 0, &[live("eth0", 4)]);
+        shown.show(&meters, 0, &[live("eth0", 5)]);
+        let [snapshot] = &meters.snapshot()[..] else { panic!("one slot") };
+        assert_eq!((snapshot.kind, &*snapshot.name, &*snapshot.class), (Kind::Interface, "eth0", "live"));
+        let of =
+            |name: &str| snapshot.extras.iter().find(|(known, _)| known == name).map(|(_, value)| *value);
+        assert_eq!((of("received"), of("lost_ring"), of("delivered")), (Some(15), Some(5), Some(8)));
+        assert_eq!(
+            (of("lost_nic_max"), of("lost_driver_max"), of("refused")),
+            (Some(3), Some(UNKNOWN), Some(UNKNOWN))
+        );
+        assert_eq!(of("lost_file"), None);
+    }
+
+    #[test]
+    fn each_kind_of_interface_has_room() {
+        let tap = InterfaceAccount { ring: None, tap: Some(TapAccount::default()), ..live("tap", 1) };
+        let file = InterfaceAccount { ring: None, ..live("file", 1) };
+        for account in [live("eth0", 1), tap, file] {
+            let counters = counters(&account);
+            assert!(counters.len() <= EXTRAS_MAX && counters.iter().all(|(name, _)| name.len() <= 16));
+        }
+    }
+
+    #[test]
+    fn interfaces_without_room_are_summed() {
+        let meters = Meters::private();
+        let accounts: Vec<_> =
+            (0..INTERFACES_MAX + 3).map(|at| live(&format!("eth{at}"), at as u64)).collect();
+        InterfaceMeters::default().show(&meters, 0, &accounts);
+        let slots = meters.snapshot();
+        assert_eq!(slots.len(), INTERFACES_MAX + 1);
+        let last = slots.last().expect("the sum");
+        assert_eq!(last.name, OTHERS);
+        assert!(last.extras.contains(&("lost_ring".to_owned(), 32 + 33 + 34)), "{:?}", last.extras);
+        assert!(last.extras.contains(&("refused".to_owned(), UNKNOWN)));
+    }
+}

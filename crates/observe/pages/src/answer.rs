@@ -1,0 +1,398 @@
+//! Questions for pages, and the answers of a moment.
+//!
+//! ```text
+//! {second, window, account, ...}   the head: what every page shows
+//! page: {...}                      the content of one page
+//! ```
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use tapline_meters::Activity;
+use tapline_view::{Dimension, Second};
+
+use crate::feed::Snapshot;
+use crate::filter_line::FilterLine;
+use crate::rights::Rights;
+use crate::tables::{HostContent, SumTable, Tables};
+
+/// Rows of a table of the overview.
+const ROWS_OVERVIEW: usize = 6;
+/// Rows of each of the four tables of protocols.
+const ROWS_PROTOCOLS: usize = 30;
+
+/// A page, in the order of its keys: 1 is the overview.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Page {
+    /// Rates, losses, the greatest of each dimension.
+    #[default]
+    Overview,
+    /// Hosts, or one host.
+    Hosts,
+    /// Pairs of hosts.
+    Pairs,
+    /// Flows.
+    Flows,
+    /// Services, names, VLANs and tunnels, interfaces.
+    Protocols,
+    /// The account.
+    Losses,
+    /// Cycles by stage.
+    Costs,
+    /// Windows of the past.
+    History,
+    /// Packets.
+    Packets,
+    /// Events of rules.
+    Events,
+}
+
+impl Page {
+    /// All pages, in the order of their keys.
+    pub const ALL: [Page; 10] = [
+        Page::Overview,
+        Page::Hosts,
+        Page::Pairs,
+        Page::Flows,
+        Page::Protocols,
+        Page::Losses,
+        Page::Costs,
+        Page::History,
+        Page::Packets,
+        Page::Events,
+    ];
+
+    /// Name as one word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Page::Overview => "overview",
+            Page::Hosts => "hosts",
+            Page::Pairs => "pairs",
+            Page::Flows => "flows",
+            Page::Protocols => "protocols",
+            Page::Losses => "losses",
+            Page::Costs => "costs",
+            Page::History => "history",
+            Page::Packets => "packets",
+            Page::Events => "events",
+        }
+    }
+
+    /// The page of a word.
+    pub fn of_name(word: &str) -> Option<Page> {
+        Page::ALL.into_iter().find(|page| page.name() == word)
+    }
+
+    /// The dimensions of its tables, in the order in which they are shown.
+    pub const fn dimensions(self) -> &'static [Dimension] {
+        match self {
+            Page::Overview => {
+                &[Dimension::HostOut, Dimension::HostIn, Dimension::Service, Dimension::Name, Dimension::Pair]
+            }
+            Page::Hosts => &[Dimension::HostOut, Dimension::HostIn],
+            Page::Pairs => &[Dimension::Pair],
+            Page::Flows => &[Dimension::Flow],
+            Page::Protocols => {
+                &[Dimension::Service, Dimension::Name, Dimension::Segment, Dimension::Interface]
+            }
+            Page::Losses | Page::Costs | Page::History | Page::Packets | Page::Events => &[],
+        }
+    }
+}
+
+/// A question for a page.
+#[derive(Clone, Debug)]
+pub struct PageRequest {
+    /// The page.
+    pub page: Page,
+    /// The host whose page is wanted, on the page of hosts.
+    pub host: Option<IpAddr>,
+    /// The condition for flows.
+    pub filter: FilterLine,
+    /// Seconds before now: 1 to [`WINDOW_MAX`](crate::WINDOW_MAX).
+    pub window: usize,
+    /// The most rows of a table: 1 to 256.
+    pub rows: usize,
+    /// The rights of the viewer.
+    pub rights: Rights,
+}
+
+/// The answer of a moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// The meter; `None` if none runs.
+    pub process: Option<ProcessWords>,
+    /// Number of running meters that we may read.
+    pub processes: usize,
+    /// Whether the meter still runs.
+    pub is_alive: bool,
+    /// The names of other meters that run, while this one has ended and is waited for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<String>,
+    /// The rights of the viewer, as a word.
+    pub rights: &'static str,
+    /// The number of the last second.
+    pub number: Option<u64>,
+    /// The last second.
+    pub second: Option<Totals>,
+    /// Seconds in the window.
+    pub seconds: usize,
+    /// The totals of the window.
+    pub window: Totals,
+    /// The page.
+    pub page: Content,
+}
+
+/// A meter.
+#[derive(Clone, Debug, Serialize)]
+pub struct ProcessWords {
+    /// Process identifier.
+    pub pid: u32,
+    /// Name, which stays the same over restarts.
+    pub name: String,
+    /// Command line.
+    pub title: String,
+    /// Whether its packets are of live interfaces.
+    pub is_live: bool,
+    /// The sampling interval: one packet in this number is metered.
+    pub sampling: u64,
+    /// Start, in nanoseconds since 1970.
+    pub since_ns: u64,
+}
+
+/// A second, or several: packets and bytes of frames by place, and the counts of flows.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Totals {
+    /// The end, in nanoseconds since 1970.
+    pub end_ns: u64,
+    /// The length in nanoseconds.
+    pub len_ns: u64,
+    /// Packets and bytes of the interface.
+    pub offered: [u64; 2],
+    /// Metered packets and bytes.
+    pub metered: [u64; 2],
+    /// Bytes of metered packets as flows count them.
+    pub flow_bytes: u64,
+    /// Packets and bytes without IP.
+    pub not_ip: [u64; 2],
+    /// Packets and bytes whose headers were cut short.
+    pub cut: [u64; 2],
+    /// Packets and bytes left out by sampling.
+    pub sampled_out: [u64; 2],
+    /// Packets lost in the kernel's ring.
+    pub lost_ring: u64,
+    /// Packets lost at the daemon.
+    pub lost_daemon: u64,
+    /// Packets lost in card and driver: not part of the sum.
+    pub lost_before: u64,
+    /// Flows at the end.
+    pub active: u64,
+    /// Flows that began.
+    pub made: u64,
+    /// Flows that ended, by reason.
+    pub ended: [u64; 5],
+    /// Packets older than one before them.
+    pub late: u64,
+    /// Room of the flow table.
+    pub room: u64,
+    /// Packets that the sources lent.
+    pub delivered: u64,
+    /// Workers whose packets are in it.
+    pub workers: u64,
+    /// Metered packets that were not ranked: among the others of each table.
+    pub unranked: u64,
+}
+
+/// The content specific to one page.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Content {
+    /// Tables by the name of their dimension.
+    Tables(BTreeMap<&'static str, SumTable>),
+    /// One host.
+    Host(Box<HostContent>),
+    /// Cycles by stage.
+    Costs(Costs),
+    /// Nothing beyond the head.
+    Head {},
+}
+
+/// Work of the stages in the last second.
+#[derive(Clone, Debug, Serialize)]
+pub struct Costs {
+    /// The stages.
+    pub stages: Vec<StageWords>,
+    /// Ticks of their clock in a second.
+    pub frequency_hz: u64,
+    /// The time in which they worked, in seconds.
+    pub seconds: f64,
+}
+
+/// The work of a stage.
+#[derive(Clone, Debug, Serialize)]
+pub struct StageWords {
+    /// Name of the stage.
+    pub name: String,
+    /// Class of the stage.
+    pub class: String,
+    /// Threads that have it.
+    pub workers: usize,
+    /// Share of the cycles of all stages.
+    pub share: Option<f64>,
+    /// Packets that came in.
+    pub packets_in: u64,
+    /// Packets that went out.
+    pub packets_out: u64,
+    /// Cycles of the stage, without those of the stages that it called.
+    pub cycles: u64,
+    /// Cycles since the start.
+    pub cycles_total: u64,
+    /// Packets that came in since the start.
+    pub packets_total: u64,
+    /// The median of its cycles a packet.
+    pub median: Option<f64>,
+    /// The 99th hundredth of its cycles a packet.
+    pub p99: Option<f64>,
+}
+
+/// The totals of the last seconds by columns, for a chart.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Series {
+    /// The number of the last.
+    pub number: Option<u64>,
+    /// The ends, in seconds since 1970.
+    pub t: Vec<f64>,
+    /// Bits a second.
+    pub bits: Vec<f64>,
+    /// Packets a second.
+    pub packets: Vec<f64>,
+    /// Packets lost a second.
+    pub lost: Vec<f64>,
+    /// Flows.
+    pub active: Vec<u64>,
+}
+
+impl PageRequest {
+    /// The answer of a moment.
+    pub fn answer(&self, snapshot: &Snapshot) -> Answer {
+        let totals = snapshot.totals(self.window);
+        let last = snapshot.seconds.back();
+        Answer {
+            process: snapshot.process.as_ref().map(|process| ProcessWords {
+                pid: process.pid,
+                name: process.name(),
+                title: process.title.clone(),
+                is_live: process.is_live,
+                sampling: process.sampling,
+                since_ns: process.created_ns,
+            }),
+            processes: snapshot.processes,
+            is_alive: snapshot.is_alive,
+            others: snapshot.others.clone(),
+            rights: self.rights.name(),
+            number: last.map(|(number, _)| *number),
+            second: last.map(|(_, second)| Totals::of(second)),
+            seconds: snapshot.last(self.window).count(),
+            window: Totals::of(&totals),
+            page: self.content(snapshot, &totals),
+        }
+    }
+
+    fn content(&self, snapshot: &Snapshot, totals: &Second) -> Content {
+        let tables = Tables { request: self, snapshot, totals };
+        let rows = match self.page {
+            Page::Overview => self.rows.min(ROWS_OVERVIEW),
+            Page::Protocols => self.rows.min(ROWS_PROTOCOLS),
+            _ => self.rows,
+        };
+        match (self.page, self.host) {
+            (Page::Costs, _) => Content::Costs(Costs::of(snapshot)),
+            (Page::Losses | Page::History | Page::Packets | Page::Events, _) => Content::Head {},
+            (Page::Hosts, Some(host)) => Content::Host(Box::new(tables.host(host))),
+            (page, _) => {
+                let all = page.dimensions().iter().map(|of| (of.name(), tables.table(*of, rows)));
+                Content::Tables(all.collect())
+            }
+        }
+    }
+}
+
+impl Totals {
+    /// The words of a second, or of several together.
+    pub fn of(second: &Second) -> Totals {
+        Totals {
+            end_ns: second.end_ns,
+            len_ns: second.len_ns,
+            offered: [second.offered(), second.offered_bytes()],
+            metered: [second.metered, second.metered_bytes],
+            flow_bytes: second.flow_bytes,
+            not_ip: [second.not_ip, second.not_ip_bytes],
+            cut: [second.cut, second.cut_bytes],
+            sampled_out: [second.sampled_out, second.sampled_out_bytes],
+            lost_ring: second.lost_ring,
+            lost_daemon: second.lost_daemon,
+            lost_before: second.lost_before,
+            active: second.active,
+            made: second.made,
+            ended: second.ended,
+            late: second.late,
+            room: second.room,
+            delivered: second.delivered,
+            workers: second.workers,
+            unranked: second.unranked,
+        }
+    }
+
+    /// Packets lost between the wire and the meter, as far as the sum has them.
+    pub fn lost(&self) -> u64 {
+        self.lost_ring + self.lost_daemon
+    }
+
+    /// The length in seconds, at least a millisecond.
+    pub fn seconds(&self) -> f64 {
+        (self.len_ns as f64 / 1e9).max(0.001)
+    }
+}
+
+impl Costs {
+    fn of(snapshot: &Snapshot) -> Costs {
+        let stages = snapshot.stages.iter().filter(|stage| !stage.has_ended()).map(StageWords::of);
+        Costs { stages: stages.collect(), frequency_hz: snapshot.frequency_hz, seconds: snapshot.stages_s }
+    }
+}
+
+impl StageWords {
+    fn of(stage: &Activity) -> StageWords {
+        StageWords {
+            name: stage.recent.name.clone(),
+            class: stage.recent.class.clone(),
+            workers: stage.workers,
+            share: stage.share,
+            packets_in: stage.recent.packets_in,
+            packets_out: stage.recent.packets_out,
+            cycles: stage.recent.cycles,
+            cycles_total: stage.total.cycles,
+            packets_total: stage.total.packets_in,
+            median: stage.recent.percentile(0.5),
+            p99: stage.recent.percentile(0.99),
+        }
+    }
+}
+
+impl Series {
+    /// The last `most` seconds.
+    pub fn of(snapshot: &Snapshot, most: usize) -> Series {
+        let seconds = &snapshot.seconds;
+        let mut series = Series { number: seconds.back().map(|(number, _)| *number), ..Series::default() };
+        for (_, second) in seconds.iter().skip(seconds.len().saturating_sub(most)) {
+            let rate = |count: u64| count as f64 * 1e9 / second.len_ns.max(1) as f64;
+            series.t.push(second.end_ns as f64 / 1e9);
+            series.bits.push(rate(second.offered_bytes().saturating_mul(8)));
+            series.packets.push(rate(second.offered()));
+            series.lost.push(rate(second.lost()));
+            series.active.push(second.active);
+        }
+        series
+    }
+}

@@ -1,0 +1,139 @@
+//! The library as programs find it, and programs run on it and on the system's.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tapline_testkit::netns::{FAR, NEAR, Namespace, has_program};
+use tempfile::TempDir;
+
+/// The name under which programs ask for libpcap on Debian.
+pub const SONAME: &str = "libpcap.so.0.8";
+
+/// A folder that holds our library under that name.
+pub struct Library(TempDir);
+
+impl Library {
+    pub fn new() -> Library {
+        let folder = TempDir::new().expect("a folder");
+        symlink(built(), folder.path().join(SONAME)).expect("a link");
+        Library(folder)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder().join(SONAME)
+    }
+
+    /// A command of a namespace, or of the test's own, whose program runs on this library.
+    pub fn command(&self, namespace: Option<&Namespace>, program: &str) -> Command {
+        let mut command = match namespace {
+            Some(namespace) => namespace.command(program),
+            None => Command::new(program),
+        };
+        command.env("LD_LIBRARY_PATH", self.folder());
+        command
+    }
+}
+
+/// The directory of cargo's results beside this test.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().expect("a path");
+    let folder = test.parent().expect("a folder");
+    [folder, folder.parent().expect("a folder")]
+        .iter()
+        .map(|folder| folder.join("libpcap.so"))
+        .find(|path| path.is_file())
+        .expect("cargo builds libpcap.so before it runs these tests")
+}
+
+/// The program, if cargo built it beside the library; tests of this crate do not need it.
+pub fn tapline() -> Option<PathBuf> {
+    let folder = built().parent()?.to_owned();
+    let places = [folder.join("tapline"), folder.parent()?.join("tapline")];
+    places.into_iter().find(|path| path.is_file())
+}
+
+/// The system's libpcap, if there is one.
+pub fn system_library() -> Option<PathBuf> {
+    let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    folders.iter().map(|folder| Path::new(folder).join(SONAME)).find(|path| path.is_file())
+}
+
+/// Real captures, as in the other tests of this repository.
+pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
+    let Ok(entries) = fs::read_dir(folder) else {
+        eprintln!("skipped: {test}: no real captures in {}", folder.display());
+        return None;
+    };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.extension().is_some_and(|ending| ending != "md"));
+    paths.sort();
+    Some(paths)
+}
+
+/// Whether all programs are there; says that the test is skipped if not.
+pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
+    let missing: Vec<_> = programs.iter().filter(|program| !has_program(program)).collect();
+    if !missing.is_empty() {
+        eprintln!("skipped: {test}: not installed: {missing:?}");
+    }
+    missing.is_empty()
+}
+
+/// Compiles one of the C programs of `tests/c` with our headers (or the system's) against our library.
+pub fn compile(library: &Library, name: &str, with_our_headers: bool) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = library.folder().join(format!("{name}-{with_our_headers}"));
+    let mut cc = Command::new("cc");
+    cc.args(["-Wall", "-Wextra", "-Werror", "-Wno-deprecated-declarations", "-o"]).arg(&program);
+    if with_our_headers {
+        cc.arg("-I").arg(folder.join("include"));
+    }
+    cc.arg(folder.join("tests/c").join(format!("{name}.c"))).arg(library.file()).arg("-lpthread");
+    // For programs that have more rights than their user: these do not look at LD_LIBRARY_PATH. Others do so first.
+    cc.arg("-Wl,--enable-new-dtags").arg(format!("-Wl,-rpath,{}", library.folder().display()));
+    let output = cc.output().expect("cc runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// Both outputs and how it ended, for people and for comparing.
+pub fn told(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!("{}{}{:?}\n", text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+/// Two hosts: namespaces with an end of a cable each, 10.77.0.1 on [`NEAR`] and 10.77.0.2 on [`FAR`].
+pub struct Hosts {
+    pub near: Namespace,
+    pub far: Namespace,
+}
+
+impl Hosts {
+    pub fn new(label: &str) -> Hosts {
+        let near = Namespace::with_pair(label).expect("we may");
+        let far = Namespace::named(&format!("{}-far", near.name())).expect("we may");
+        near.ip(&["link", "set", FAR, "netns", far.name()]).expect("moved");
+        for (namespace, interface, address) in [(&near, NEAR, "10.77.0.1/24"), (&far, FAR, "10.77.0.2/24")] {
+            let ip = |arguments: &[&str]| namespace.ip(arguments).expect("ip");
+            ip(&["link", "set", "lo", "up"]);
+            ip(&["link", "set", interface, "arp", "on", "up"]);
+            ip(&["address", "add", address, "dev", interface]);
+        }
+        Hosts { near, far }
+    }
+
+    /// `count` echo requests from near to far, and their replies.
+    pub fn ping(&self, count: u32) {
+        let count = count.to_string();
+        let output = self.near.command("ping").args(["-q", "-i", "0.05", "-c", &count, "10.77.0.2"]).output();
+        assert!(output.expect("ping runs").status.success(), "the far host answers");
+    }
+}

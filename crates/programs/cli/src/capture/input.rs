@@ -1,0 +1,270 @@
+//! Inputs of a capture: files, or interfaces.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use tapline_capture::af_packet::{
+    self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
+};
+use tapline_export::TopicAddress;
+use tapline_file::{BlockQueue, FileInput, MergeOrder};
+use tapline_graph::{Control, CookedSource, RestampedSource, StampTicks};
+use tapline_meters::StampMode;
+use tapline_packet::{Interface, LinkType};
+use tapline_source::Source;
+use tapline_store::StoreName;
+
+use super::args::{CaptureArgs, DirectionArg};
+use super::filtering::Filtering;
+use crate::files::{self, announcement};
+use crate::live::{self, Live, Way, link_type_text};
+use crate::stored::{self, Asked};
+use crate::topics;
+
+/// Opened sources, one for each worker, and what people should know about them.
+pub(super) struct Input {
+    pub(super) sources: Vec<Box<dyn Source>>,
+    pub(super) announcements: Vec<String>,
+    pub(super) is_live: bool,
+    /// The search of a store.
+    pub(super) search: Option<Asked>,
+    /// Interfaces may follow that nothing tells of yet: further blocks of a pcapng file describe them.
+    pub(super) may_grow: bool,
+    /// Blocks besides packets that files bring along, for a copy of them.
+    pub(super) blocks: BlockQueue,
+}
+
+/// Opens what was asked for.
+pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
+    if let Some(topic) = topics::of_sources(&args.read, &args.interface)? {
+        args.past.check_unused()?;
+        return open_topic(args, &topic);
+    }
+    let stores: Vec<_> = args.read.iter().map(|name| stored::store_name(name)).collect::<Result<_>>()?;
+    match stores.as_slice() {
+        [Some(name)] => return open_store(args, name, filtering),
+        names if names.iter().any(Option::is_some) => {
+            bail!("a store is read alone: leave the other files out")
+        }
+        _ => args.past.check_unused()?,
+    }
+    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
+}
+
+/// The packets of a topic.
+fn open_topic(args: &CaptureArgs, topic: &TopicAddress) -> Result<Input> {
+    if args.workers > 1 || args.direction != DirectionArg::Inout {
+        bail!("{topic}: --workers and -Q are for live captures: leave them out");
+    }
+    let input = topics::open(topic, true)?;
+    check_link_type(args, input.interfaces().iter())?;
+    Ok(Input {
+        sources: vec![Box::new(input)],
+        announcements: vec![format!("reading from {topic}")],
+        is_live: false,
+        search: None,
+        may_grow: false,
+        blocks: BlockQueue::default(),
+    })
+}
+
+/// The packets of a store.
+fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) -> Result<Input> {
+    let compile = {
+        let filtering = Arc::clone(filtering);
+        Arc::new(move |interface: &Interface| filtering.compile_for_search(interface))
+    };
+    let (input, asked) =
+        stored::open(name, &args.past, filtering.text(), args.language, compile, filtering.unfit())?;
+    check_link_type(args, input.interfaces().iter())?;
+    let announcements = vec![format!("reading from the store {}", name.directory.display())];
+    Ok(Input {
+        sources: vec![Box::new(input)],
+        announcements,
+        is_live: false,
+        search: Some(asked),
+        may_grow: false,
+        blocks: BlockQueue::default(),
+    })
+}
+
+fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
+    if args.direction != DirectionArg::Inout {
+        bail!(
+            "-Q: most files do not tell which packets were sent; use the filter (inbound, outbound) where they do"
+        );
+    }
+    if args.workers > 1 {
+        bail!("--workers is for live captures: files are read by one thread");
+    }
+    let open = |path: &PathBuf| match &args.stream {
+        Some(stream) => {
+            let name = path.display().to_string();
+            Ok(FileInput::open_stream(Box::new(Arc::clone(stream)), &name)?)
+        }
+        None => files::open(path, control),
+    };
+    let mut files = args.read.iter().map(open).collect::<Result<Vec<_>>>()?;
+    let blocks = BlockQueue::default();
+    if args.write.as_deref().is_some_and(|path| stored::directory(path).is_none()) {
+        files.iter_mut().for_each(|file| file.copy_blocks_to(&blocks));
+    }
+    let announcements = files.iter().map(announcement).collect();
+    let may_grow = files.iter().any(|file| file.format_name() == "pcapng");
+    let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
+    let input = match args.stream {
+        Some(_) => FileInput::of_answer(files.remove(0)),
+        None => FileInput::new(files, order),
+    };
+    let source = with_link_type(args, Box::new(input))?;
+    Ok(Input { sources: vec![source], announcements, is_live: false, search: None, may_grow, blocks })
+}
+
+/// The source with packets of the link type that -y asks for: a cooked one can be made of others.
+fn with_link_type(args: &CaptureArgs, source: Box<dyn Source>) -> Result<Box<dyn Source>> {
+    if let Some(link_type) = cooked_link_type(args) {
+        return Ok(CookedSource::wrap(source, link_type));
+    }
+    check_link_type(args, source.interfaces().iter())?;
+    Ok(source)
+}
+
+/// The cooked link type that -y asks for, if it does.
+fn cooked_link_type(args: &CaptureArgs) -> Option<LinkType> {
+    let wanted = args.linktype.as_deref().and_then(LinkType::from_name);
+    wanted.filter(|link_type| CookedSource::makes(*link_type))
+}
+
+/// Whether all interfaces have the link type that -y asks for.
+fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a Interface>) -> Result<()> {
+    let Some(name) = &args.linktype else { return Ok(()) };
+    let Some(wanted) = LinkType::from_name(name) else {
+        bail!("-y {name}: there is no such link type; tapline capture -L lists those of an interface");
+    };
+    for interface in interfaces {
+        if interface.link_type != wanted {
+            bail!("-y {name}: {} has {} and no other", interface.name, link_type_text(interface.link_type));
+        }
+    }
+    Ok(())
+}
+
+fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
+    let (settings, way) = settings(args, filtering)?;
+    let Live { sources, mut announcements } = live::open(settings, &way, args.xdp, &args.tap)?;
+    if announcements.is_empty() {
+        let names = chosen_interfaces(args)?.join(", ");
+        announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
+    }
+    announcements
+        .extend(cooked_link_type(args).map(|to| format!("packets are given {}", link_type_text(to))));
+    let (mode, ticks) = (stamp_mode(args), StampTicks::default());
+    let stamped = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks));
+    let sources = stamped.map(|source| with_link_type(args, source)).collect::<Result<_>>()?;
+    Ok(Input {
+        sources,
+        announcements,
+        is_live: true,
+        search: None,
+        may_grow: false,
+        blocks: BlockQueue::default(),
+    })
+}
+
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, Way)> {
+    let interfaces = chosen_interfaces(args)?;
+    let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let way = Way::of(names.iter().copied())?;
+    let taken = way.clone();
+    let cooked = cooked_link_type(args);
+    // The filter is for packets as outputs get them, and the XDP program would take what it does not refuse.
+    if let Some(link_type) = cooked.filter(|_| way.is_xdp()) {
+        bail!("-y {link_type}: packets that AF_XDP takes keep their link type; leave xdp: out");
+    }
+    let is_cooked = cooked.is_some();
+    let filter = (!filtering.text().trim().is_empty() && !is_cooked).then(|| {
+        let filtering = Arc::clone(filtering);
+        Arc::new(move |interface: &Interface| match taken.is_xdp() {
+            true => filtering.compile_in_front(interface),
+            false => filtering.compile(interface),
+        }) as af_packet::CompileFilter
+    });
+    let mut settings = AfPacketSettings {
+        netns: args.netns.clone(),
+        filter,
+        filter_text: filtering.text().to_owned(),
+        snap_len: args.snap_len(),
+        promiscuous: !args.no_promiscuous_mode,
+        direction: match args.direction {
+            DirectionArg::In => CaptureDirection::In,
+            DirectionArg::Out => CaptureDirection::Out,
+            DirectionArg::Inout => CaptureDirection::Both,
+        },
+        ring_len: args.buffer_size.map(|kib| kib.saturating_mul(1024)),
+        latency_ms: latency_ms(args),
+        timestamps: timestamps(args)?,
+        workers: usize::from(args.workers.max(1)),
+        // JSON shows it, and nothing else does.
+        receive_hash: args.json && args.prints(),
+        order: af_packet::MergeOrder::Time,
+        tally: (args.only_counts() && !is_cooked).then(af_packet::KernelTally::of_count),
+        ..AfPacketSettings::new(&names)
+    };
+    if let Some(wish) = args.wake.wake {
+        wish.apply(&mut settings);
+    }
+    Ok((settings, way))
+}
+
+/// Interfaces as named: `-i a,b -i c`. Without -i the first that is up, as tcpdump chooses.
+pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
+    let named: Vec<String> = args
+        .interface
+        .iter()
+        .flat_map(|names| names.split(','))
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let present = af_packet::list(args.netns.as_deref())?;
+    let up = present.iter().filter(|interface| interface.is_up);
+    match up.min_by_key(|interface| (interface.is_loopback, !interface.is_running, interface.index)) {
+        Some(interface) => Ok(vec![interface.name.clone()]),
+        None => bail!(
+            "no interface is up: name one with -i (tapline interfaces lists them), or read a file with -r"
+        ),
+    }
+}
+
+fn latency_ms(args: &CaptureArgs) -> u32 {
+    let is_recording = !args.prints() && !args.packet_buffered;
+    match (args.immediate_mode, is_recording) {
+        (true, _) => 1,
+        (false, true) => LATENCY_RECORDING_MS,
+        (false, false) => LATENCY_INTERACTIVE_MS,
+    }
+}
+
+/// Of `-j`: what the kernel and the adapter have, or a clock that is read here.
+fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
+    let Some(name) = args.time_stamp_type.as_ref().filter(|_| stamp_mode(args) == StampMode::Kernel) else {
+        return Ok(TimestampSource::default());
+    };
+    TimestampSource::from_name(name).ok_or_else(|| {
+        let known = TimestampSource::ALL.iter().map(|source| source.name());
+        let known: Vec<&str> = known.chain(READ_HERE.iter().map(|mode| mode.name())).collect();
+        anyhow::anyhow!("-j {name}: there is no such time stamp type; there are: {}", known.join(", "))
+    })
+}
+
+/// Clocks that are read here, when a packet is looked at.
+pub(super) const READ_HERE: [StampMode; 3] = [StampMode::Tsc, StampMode::TscSync, StampMode::Batch];
+
+fn stamp_mode(args: &CaptureArgs) -> StampMode {
+    let named = |mode: &StampMode| args.time_stamp_type.as_deref() == Some(mode.name());
+    READ_HERE.into_iter().find(named).unwrap_or_default()
+}

@@ -1,0 +1,360 @@
+//! Flows from sources to destinations as stages of a graph, as `probe`, `collect-flows` and `find` take them, and the
+//! options of destinations that take batches.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use tapline_export::{Destination, Secret, Sensor};
+use tapline_file::Section;
+use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
+use tapline_graph::stages::ChunkSettings;
+use tapline_syntax::units::{count_in, size, size_in};
+
+use crate::args::parse_duration;
+use crate::run::confining;
+
+/// The least size of a spool, in bytes.
+const SPOOL_MIN: u64 = 1_000_000;
+
+/// A destination in words, for messages.
+pub(crate) const BATCHES: &str = "a receiver of batches (http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC, batch+file:NAME, batch+stdout:)";
+
+/// The destinations of `--export`.
+#[derive(Debug, Default)]
+pub(crate) struct Destinations<'a> {
+    /// Files of text and Parquet, each with its format.
+    pub(crate) rows: Vec<(&'a str, &'a str)>,
+    /// Receivers of sealed batches.
+    pub(crate) batches: Vec<&'a str>,
+    /// Collectors of IPFIX and NetFlow.
+    pub(crate) collectors: Vec<&'a str>,
+}
+
+impl<'a> Destinations<'a> {
+    /// The destinations of a list with commas.
+    pub(crate) fn of(export: Option<&'a str>) -> Destinations<'a> {
+        let all = export.into_iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
+        let mut found = Destinations::default();
+        for to in all {
+            match to.split_once(':') {
+                Some((format @ ("json" | "csv" | "parquet"), path)) if !path.is_empty() => {
+                    found.rows.push((format, path));
+                }
+                _ if Destination::is_meant(to) => found.batches.push(to),
+                _ => found.collectors.push(to),
+            }
+        }
+        found
+    }
+
+    /// Whether the list has no destination.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.batches.is_empty() && self.collectors.is_empty()
+    }
+
+    /// Those that are standard output.
+    pub(crate) fn on_stdout(&self) -> usize {
+        let rows = self.rows.iter().filter(|(_, path)| *path == "-").count();
+        rows + self.batches.iter().filter(|to| to.starts_with("batch+stdout:")).count()
+    }
+}
+
+/// Files that tell where addresses are.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PlaceArgs {
+    /// Files that tell where addresses are, with commas: CSV with a line of column names (network, name, country, as,
+    /// as_name), or MMDB such as GeoLite2's. Records get country, autonomous system and network name of both ends, and
+    /// the table of flows shows them. The first file that has a field counts; files that change are read again
+    /// (docs/enrich.md).
+    #[arg(long, value_name = "FILES", help_heading = "Flows")]
+    enrich: Option<String>,
+}
+
+impl PlaceArgs {
+    /// A list without a file is a mistake.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.enrich.as_deref().map_or(Ok(()), |text| {
+            tapline_geo::file_list(text).map(|_| ()).map_err(|error| anyhow!("--enrich: {error}"))
+        })
+    }
+
+    /// Adds the argument of a stage.
+    pub(crate) fn add_to(&self, stage: StageDraft) -> StageDraft {
+        stage.with_some("enrich", self.enrich.as_deref()).by("--enrich")
+    }
+
+    /// The template of rows: the default one has places where there are files of them.
+    pub(crate) fn of_rows(&self, template: &str) -> String {
+        self.extended(template, "places")
+    }
+
+    /// The same of messages of NetFlow or IPFIX: NetFlow has autonomous systems alone, version 5 in a field of its own.
+    pub(crate) fn of_messages(&self, template: &str, version: &str) -> String {
+        match version {
+            "5" => template.to_owned(),
+            "9" => self.extended(template, "bgpSourceAsNumber,bgpDestinationAsNumber"),
+            _ => self.extended(template, "places"),
+        }
+    }
+
+    fn extended(&self, template: &str, more: &str) -> String {
+        let words: Vec<&str> = template.split(',').map(str::trim).collect();
+        if self.enrich.is_none() || words[0] != "default" || words.contains(&"places") {
+            return template.to_owned();
+        }
+        let new = more.split(',').filter(|word| !words.contains(word));
+        words.iter().copied().chain(new).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Options of batches.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct BatchArgs {
+    /// Seal a batch with this many rows.
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Batches")]
+    batch_rows: u64,
+    #[command(flatten)]
+    receiver: ReceiverArgs,
+}
+
+/// Options of receivers of batches: of flows, or of packets.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ReceiverArgs {
+    /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered by
+    /// this run or the next. Once it is full, what comes further is lost and counted.
+    #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
+    spool: Option<String>,
+    /// The name of this sensor in the ids of blocks [default: the host's name].
+    #[arg(long, value_name = "NAME", help_heading = "Batches")]
+    sensor: Option<String>,
+    /// Seal a batch this long after its first flow or packet; of flows of files, in packet time.
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_duration, help_heading = "Batches")]
+    batch_time: Duration,
+    /// Memory for batches that wait, of each receiver. On live interfaces what comes further is lost and counted; the
+    /// reader of a file waits.
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size_in::<u64>(1_000_000..=1_000_000_000_000), help_heading = "Batches")]
+    batch_memory: u64,
+    /// The longest wait for a receiver without an acknowledgement, at the end of a run and while a file is read.
+    #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_duration, help_heading = "Batches")]
+    patience: Duration,
+    /// File with the password of the user in the receiver's URL, or with a token if there is no user; its first line
+    /// counts.
+    #[arg(long, value_name = "FILE", help_heading = "Batches")]
+    export_secret: Option<PathBuf>,
+}
+
+impl ReceiverArgs {
+    /// The spool's folder, or the first above it that is there.
+    pub(crate) fn spool_folder(&self) -> Option<PathBuf> {
+        let (folder, _) = folder_and_size(self.spool.as_deref()?).ok()?;
+        Some(confining::existing(Path::new(folder)))
+    }
+
+    /// A spool without a receiver is a mistake.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.spool.is_some() {
+            bail!("--spool keeps what a receiver does not take, and there is none: -w kafka://HOST/TOPIC");
+        }
+        Ok(())
+    }
+
+    /// The output of packets to a receiver.
+    pub(crate) fn chunks(&self, to: &str, section: Section, is_live: bool) -> Result<ChunkSettings> {
+        let to = Destination::of_packets(to)?;
+        let spool = self.spool.as_deref().map(folder_and_size).transpose()?;
+        Ok(ChunkSettings {
+            to,
+            sensor: self.sensor.as_deref().map(Sensor::new).transpose()?,
+            spool: spool.map(|(folder, size)| (folder.into(), size)),
+            time: self.batch_time,
+            memory: usize::try_from(self.batch_memory).unwrap_or(usize::MAX),
+            patience: self.patience,
+            secret: self.export_secret.as_deref().map(Secret::of_file).transpose()?,
+            section,
+            is_live,
+        })
+    }
+}
+
+impl BatchArgs {
+    /// Mistakes that are better told in the words of the command than in those of the graph.
+    pub(crate) fn check(&self, to: &Destinations<'_>) -> Result<()> {
+        for text in &to.batches {
+            Destination::parse(text)?;
+        }
+        if let Some(sensor) = &self.receiver.sensor {
+            Sensor::new(sensor)?;
+        }
+        let Some(spool) = &self.receiver.spool else { return Ok(()) };
+        if to.batches.is_empty() {
+            bail!("--spool keeps what receivers of batches do not take, and there are none: name {BATCHES}");
+        }
+        folder_and_size(spool).map(|_| ())
+    }
+
+    /// The stage of one of several receivers, which share the size of the spool.
+    fn stage(&self, to: &str, receivers: usize) -> StageDraft {
+        let ReceiverArgs { spool, sensor, batch_time, batch_memory, patience, export_secret } =
+            &self.receiver;
+        let spool = spool.as_deref().and_then(|spool| folder_and_size(spool).ok());
+        let spool_size = spool.map(|(_, size)| (size / receivers.max(1) as u64).max(SPOOL_MIN));
+        let secret = export_secret.as_ref().map(|path| path.to_string_lossy().into_owned());
+        StageDraft::new("batches")
+            .arg(to)
+            .by("--export")
+            .option("--batch-rows", "rows", self.batch_rows)
+            .option("--batch-time", "time", *batch_time)
+            .option("--batch-memory", "memory", *batch_memory)
+            .option("--patience", "patience", *patience)
+            .with_some("spool", spool.map(|(folder, _)| folder))
+            .with_some("spool_size", spool_size)
+            .with_some("sensor", sensor.as_deref())
+            .with_some("secret", secret)
+    }
+}
+
+/// What the records of a command's flows are like.
+pub(crate) struct Records<'a> {
+    /// Elements of lines, Parquet and batches.
+    pub(crate) template: String,
+    pub(crate) biflow: bool,
+    pub(crate) domain: u32,
+    /// The exporter's address; the word `records` where each flow has its own.
+    pub(crate) exporter: Option<Value>,
+    pub(crate) places: &'a PlaceArgs,
+}
+
+impl Records<'_> {
+    /// Adds what all records have to a stage.
+    pub(crate) fn add_to(&self, stage: StageDraft, template: &str) -> StageDraft {
+        stage.option("--template", "template", template).option("--biflow", "biflow", self.biflow).option(
+            "--domain",
+            "domain",
+            self.domain,
+        )
+    }
+
+    /// Adds the stages of files and receivers behind a meter. `parquet`: further arguments of files of a format.
+    pub(crate) fn write(
+        &self,
+        graph: &mut PlanBuilder,
+        meter: DraftId,
+        to: &Destinations<'_>,
+        batches: &BatchArgs,
+        of_files: impl Fn(&str, StageDraft) -> StageDraft,
+    ) {
+        let exporter =
+            |stage: StageDraft| stage.with_some("exporter", self.exporter.clone()).by("--exporter");
+        for (at, (format, path)) in to.rows.iter().enumerate() {
+            let lines = lines(at, format, path);
+            let lines = of_files(format, exporter(self.add_to(lines, &self.template)));
+            let lines = graph.add(self.places.add_to(lines));
+            graph.connect(meter, lines);
+        }
+        for (at, receiver) in to.batches.iter().enumerate() {
+            let stage = batches.stage(receiver, to.batches.len()).named(format!("batches{at}"));
+            let stage = graph.add(self.places.add_to(exporter(self.add_to(stage, &self.template))));
+            graph.connect(meter, stage);
+        }
+    }
+}
+
+/// The stage of a file of rows.
+pub(crate) fn lines(at: usize, format: &str, path: &str) -> StageDraft {
+    let lines = StageDraft::new("flowlog").named(format!("lines{at}")).arg(path).by("--export");
+    lines.with("format", Value::word(format))
+}
+
+/// The stage of collectors.
+pub(crate) fn collectors(to: &str) -> StageDraft {
+    StageDraft::new("ipfix").named("export").arg(to).by("--export")
+}
+
+/// Leads sources through a filter, if there is one, to a meter.
+pub(crate) fn lead(
+    graph: &mut PlanBuilder,
+    sources: impl IntoIterator<Item = StageDraft>,
+    filter: Option<&str>,
+    meter: StageDraft,
+) -> DraftId {
+    let only = filter.map(|text| StageDraft::new("filter").named("only").arg(text).by("FILTER"));
+    let mut sources = sources.into_iter();
+    let chain = graph.add_chain(sources.next().into_iter().chain(only).chain([meter]));
+    for source in sources {
+        let source = graph.add(source);
+        graph.connect(source, chain[1]);
+    }
+    chain[chain.len() - 1]
+}
+
+/// The stages of `-i` and `-r`.
+pub(crate) fn inputs(interfaces: &[String], file: Option<&str>) -> Vec<StageDraft> {
+    let devices = interfaces.iter().map(|name| StageDraft::new("device").arg(name.as_str()).by("-i"));
+    devices.chain(file.map(|name| StageDraft::new("file").arg(name).by("-r"))).collect()
+}
+
+/// Adds the view and the greatest flows of a command.
+pub(crate) fn show(
+    graph: &mut PlanBuilder,
+    meter: DraftId,
+    is_viewed: bool,
+    top: Option<u32>,
+    places: &PlaceArgs,
+) {
+    let view = is_viewed.then(|| StageDraft::new("view").named("live"));
+    let top = top.map(|count| StageDraft::new("flowtop").named("top").option("--top", "n", count));
+    for stage in view.into_iter().chain(top.map(|top| places.add_to(top))) {
+        let stage = graph.add(stage);
+        graph.connect(meter, stage);
+    }
+}
+
+fn folder_and_size(spool: &str) -> Result<(&str, u64)> {
+    let (folder, text) = spool.rsplit_once(',').unwrap_or((spool, ""));
+    match size(text) {
+        Ok(bytes) if bytes >= SPOOL_MIN && !folder.is_empty() => Ok((folder, bytes)),
+        Ok(bytes) if !folder.is_empty() => {
+            bail!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
+        }
+        _ => bail!("--spool {spool}: it wants a folder and a size, such as --spool /var/spool/tapline,20G"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_of_destination_is_known() {
+        let found =
+            Destinations::of(Some("json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json"));
+        assert_eq!(found.rows, [("json", "-")]);
+        assert_eq!(found.batches, ["http://h/p", "batch+stdout:", "https://b/?format=json"]);
+        assert_eq!(found.collectors, ["h:4739", "udp://a"]);
+        assert_eq!((found.on_stdout(), found.is_empty()), (2, false));
+        assert!(Destinations::of(None).is_empty());
+    }
+
+    #[test]
+    fn the_default_template_has_places_once() {
+        let args = PlaceArgs { enrich: Some("a.csv".to_owned()) };
+        assert_eq!(args.of_rows("default,tcp"), "default,tcp,places");
+        assert_eq!(args.of_rows("default, places"), "default, places");
+        assert_eq!(args.of_rows("octetDeltaCount"), "octetDeltaCount");
+        let systems = "default,bgpSourceAsNumber,bgpDestinationAsNumber";
+        assert_eq!(args.of_messages("default", "9"), systems);
+        assert_eq!(args.of_messages(systems, "9"), systems);
+        assert_eq!(args.of_messages("default", "5"), "default");
+        assert_eq!(PlaceArgs { enrich: None }.of_rows("default"), "default");
+    }
+
+    #[test]
+    fn a_spool_has_a_folder_and_a_size() {
+        assert_eq!(folder_and_size("a,b,20G").expect("both"), ("a,b", 20_000_000_000));
+        for wrong in ["a", ",20G", "a,", "a,x", "a,1k", ""] {
+            assert!(folder_and_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! `tapline run`: texts become one plan, the plan becomes sources, stages and outputs; the engine does the rest.
+//!
+//! ```text
+//! texts --> plan --> (check, dot, explain) --> sources and outputs opened with all rights --> rights dropped --> engine --> results, account
+//! ```
+
+mod args;
+pub(crate) mod confining;
+pub(crate) mod opening;
+pub(crate) mod publishing;
+mod reloading;
+mod reporting;
+pub(crate) mod sending;
+pub(crate) mod settings;
+mod working;
+
+pub(crate) use args::{EXAMPLES, RunArgs, RunOptions};
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use tapline_capture::Listener;
+use tapline_graph::catalog::{self, GraphSettings};
+use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
+use tapline_graph::stages::input_file;
+use tapline_graph::{Control, RunEnd, ViewFile};
+use tapline_meters::Meters;
+use tapline_packet::Interface;
+use tapline_source::Error;
+use tapline_sys::output_file;
+use tapline_sys::privilege::Identity;
+
+use crate::args::SNAP_LEN;
+use crate::compiler::Compiler;
+use crate::escape::plain_lines;
+use crate::mistakes::mistake;
+use crate::session::stop_after;
+use crate::stored::UnfitLinkTypes;
+use crate::{privileges, signals, store, strict};
+use opening::Opened;
+use publishing::Places;
+use reloading::Reloader;
+use settings::RunSettings;
+use working::{Done, WorkerThreads};
+
+/// Runs the command.
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
+    if let Some(name) = &args.stages {
+        return describe(name).map(|()| ExitCode::SUCCESS);
+    }
+    let texts = texts(args)?;
+    let plan = plan(args, &texts)?;
+    let compiler = Compiler::new(SNAP_LEN, true, args.options.language, false, None);
+    opening::check_rules(&plan, &Arc::new(compiler), &[])?;
+    if args.dot {
+        io::stdout().write_all(plan.dot().as_bytes())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.explain && args.options.workers > 1 {
+        let SplitPlan { head, tail, .. } = plan.split();
+        explain(args, &[("plan of each worker", &head), ("done once", &tail)])?;
+    } else if args.explain {
+        explain(args, &[("plan", &plan)])?;
+    }
+    if args.check {
+        if !args.explain {
+            writeln!(io::stdout(), "the graph is right: {} stages", plan.nodes.len())?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    drive(&args.options, &plan, args.reload.then_some(args))
+}
+
+/// Runs the graph of a command; with `is_shown` prints it in the graph language.
+pub(crate) fn run_graph(options: &RunOptions, graph: &PlanBuilder, is_shown: bool) -> Result<ExitCode> {
+    if is_shown {
+        writeln!(io::stdout(), "{graph}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    drive(options, &graph.plan().map_err(mistake)?, None)
+}
+
+/// The texts as one plan.
+fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
+    let sources: Vec<plan::GraphText<'_>> =
+        texts.iter().map(|(name, text)| plan::GraphText { name, text }).collect();
+    let plan = if args.reload { Plan::changeable(&sources) } else { Plan::new(&sources) };
+    plan.map_err(mistake)
+}
+
+/// The graphs that were asked for, with what messages call them.
+fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
+    let file = |path: &PathBuf| -> Result<(String, String)> {
+        let text = input_file::read_text(path, input_file::TEXT_MAX);
+        let text = text.map_err(|why| anyhow!("the graph: {why}"))?;
+        let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        Ok((name, text))
+    };
+    let mut texts = args.files.iter().map(file).collect::<Result<Vec<_>>>()?;
+    let typed = args.text.iter().enumerate();
+    texts.extend(typed.map(|(number, text)| (format!("e{}", number + 1), text.clone())));
+    if texts.is_empty() {
+        bail!("no graph: give a file, or a text with -e; --stages lists what it can be made of");
+    }
+    Ok(texts)
+}
+
+fn describe(name: &str) -> Result<()> {
+    let text = match catalog::class(name) {
+        _ if name.is_empty() => {
+            format!("classes of stages; tapline run --stages NAME describes one\n{}", catalog::index())
+        }
+        Some(class) => catalog::page(class),
+        None => bail!("there is no class of stages {name}; there are\n{}", catalog::index()),
+    };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// The plan, to standard error where packets or results may follow on standard output.
+fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
+    let parts = parts.iter().filter(|(_, plan)| !plan.nodes.is_empty());
+    let text: String = parts.map(|(title, plan)| reporting::plan_text(title, plan)).collect();
+    match args.check {
+        true => io::stdout().write_all(text.as_bytes())?,
+        false => io::stderr().write_all(text.as_bytes())?,
+    }
+    Ok(())
+}
+
+/// Runs a plan. With `reload` its texts are read again on SIGHUP.
+fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<ExitCode> {
+    if options.follow_links {
+        output_file::follow_links();
+    }
+    let workers = usize::from(options.workers);
+    let parts =
+        if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
+    let control = Arc::new(Control::new(None));
+    let identity = privileges::identity(options.relinquish_privileges.as_deref())?;
+    let commands = confining::command_starter(plan, identity.as_ref())
+        .context("cannot start the process that starts the commands of rules")?;
+    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
+    let compiler =
+        Arc::new(Compiler::new(SNAP_LEN, true, options.language, is_live, options.netns.as_deref()));
+    // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
+    let caught_early = if is_live { Some(signals::catch()?) } else { None };
+    let places = Places::default();
+    let settings = RunSettings {
+        places: Some(places.clone()),
+        control: Some(Arc::clone(&control)),
+        ..options.settings()
+    };
+    let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
+    let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
+    let caught = caught_early.map_or_else(signals::catch, Ok)?;
+    opening::check_filters(plan, &compiler, &interfaces)?;
+    sending::check(&settings, plan, &interfaces)?;
+    let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
+    let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
+    let sockets = places.bind()?;
+    let meters = Meters::create(&reporting::title(plan));
+    let view = open_view(plan, &interfaces, identity.as_ref())?;
+    privileges::give_up(identity.as_ref())?;
+    privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
+    let of_filters = Arc::clone(&compiler);
+    let common = Arc::new(GraphSettings {
+        options: Arc::new(move |interface| of_filters.options(interface)),
+        workers,
+        interpret: false,
+        directory: PathBuf::new(),
+        view,
+        rule_files: Default::default(),
+        place_files: Default::default(),
+        commands,
+    });
+    let places = sockets.start()?;
+    if let Some(args) = reload {
+        // Places that come later would have no socket.
+        let settings = RunSettings { places: None, ..settings };
+        let (control, common) = (Arc::clone(&control), Arc::clone(&common));
+        let mut reloader = Reloader::new(
+            args.clone(),
+            settings,
+            plan,
+            control,
+            common,
+            Arc::clone(&compiler),
+            interfaces.clone(),
+        );
+        caught.obey_with(Arc::clone(&reloader.control), move || {
+            reloader.reload();
+            reloader.control.reloads().request();
+        })?;
+    } else {
+        let reloading = Arc::clone(&control);
+        caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
+    }
+    if let Some(duration) = options.duration {
+        stop_after(duration, Arc::clone(&control));
+    }
+    let watch = reporting::Watcher::new(options, workers);
+    let crew = WorkerThreads { meters: &meters, control: &control, common: &common, watch: &watch };
+    let done = if workers == 1 {
+        crew.alone(plan, opened, head_outputs)?
+    } else {
+        crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
+    };
+    places.end()?;
+    watch.clear();
+    let code = code_of_whole(options, &done, compiler.unfit());
+    reporting::conclude(options, &done.account, &done.results, compiler.unfit())?;
+    Ok(code)
+}
+
+/// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
+/// have the filter, or for losses with `--strict`.
+fn code_of_whole(options: &RunOptions, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
+    let stages = || done.account.stages.iter();
+    let code = code(&done.ended, done.account.outputs().count());
+    let code = options.report.code(code, &strict::losses_of(&done.account));
+    let stores = stages().filter(|stage| stage.class == "store");
+    let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
+    let misfit = unfit.error();
+    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    let is_whole = store::tell_missing(lost) && misfit.is_none();
+    if is_whole { code } else { ExitCode::FAILURE }
+}
+
+/// The file of a view, if the graph has one, for a process that becomes `identity`. A view without a file costs the run
+/// nothing else, so it goes on and says so.
+fn open_view(
+    plan: &Plan,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<Option<Arc<ViewFile>>> {
+    let views: Vec<&str> =
+        plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
+    if let [one, other, ..] = views.as_slice() {
+        bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
+    }
+    let create = || -> Result<ViewFile, tapline_graph::ViewError> {
+        let view = ViewFile::create(&reporting::title(plan))?;
+        // An interface without a packet is live, too, and each of its seconds has zeros.
+        if interfaces.iter().any(|interface| interface.if_index > 0 || Listener::is_socket(interface)) {
+            view.set_live();
+        }
+        if let Some(Identity { uid, gid, .. }) = identity {
+            view.give_to(*uid, *gid)?;
+        }
+        Ok(view)
+    };
+    Ok(match (!views.is_empty()).then(create) {
+        None => None,
+        Some(Ok(view)) => Some(Arc::new(view)),
+        Some(Err(error)) => {
+            let _ = writeln!(io::stderr(), "tapline: others cannot read the view: {error}");
+            None
+        }
+    })
+}
+
+/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs
+/// the others lack the rest.
+pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
+    match ended {
+        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
+        RunEnd::Failed(error) => {
+            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&error.to_string()));
+            ExitCode::FAILURE
+        }
+    }
+}
