@@ -133,6 +133,7 @@ fn rules_are_read_again_without_loss() {
     let ips = IpPair::between(&one, &two, IpVersion::V4);
     let frame = Ethernet::between(&one, &two).ip(&Udp { src: 9, dst: 7 }.packet(ips, b"hello"));
     sender.send(std::slice::from_ref(&frame), 10, Pace::Full).unwrap();
+    wait_for("the rules to be read", || live.has_thread("rules"));
     // A mistake leaves the rules; then one more rule comes, and `sum` goes on with its ten packets.
     fs::write(&rules, "[[rule]]\nname = 3\n").unwrap();
     live.signal("HUP");

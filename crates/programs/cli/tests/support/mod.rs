@@ -199,9 +199,14 @@ impl Live {
 
     /// Whether it obeys signals by now, the last that it does before it captures: it has a thread for them.
     fn obeys_signals(&self) -> bool {
+        self.has_thread("signals")
+    }
+
+    /// Whether it has a thread of this name by now.
+    pub fn has_thread(&self, name: &str) -> bool {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
         let mut names = threads.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
-        names.any(|name| name.trim_end() == "signals")
+        names.any(|thread| thread.trim_end() == name)
     }
 
     pub fn pid(&self) -> u32 {

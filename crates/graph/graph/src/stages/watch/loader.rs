@@ -30,15 +30,15 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 impl Loader {
-    /// Starts the thread; it ends with the stage.
+    /// Starts the thread; it ends with the stage. `seen` is the number of requests before the rules were first read.
     pub(super) fn start(
         path: PathBuf,
         compile: Arc<WatchCompiler>,
         control: Arc<Control>,
+        mut seen: u64,
     ) -> std::io::Result<Loader> {
         let state = Arc::new(Mutex::new(State::default()));
         let theirs = Arc::downgrade(&state);
-        let mut seen = control.reloads().count();
         thread::Builder::new().name("rules".to_owned()).spawn(move || {
             loop {
                 let asked = control.reloads().wait(seen, LOOK);

@@ -94,11 +94,13 @@ pub(crate) const CLASS: StageClass = StageClass {
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("rules"));
     let directory = site.common.path(arguments.text("directory"));
+    // Before the rules are read: a request that comes meanwhile has them read again.
+    let seen = site.control.reloads().count();
     let compile = Arc::new(WatchCompiler::new(Arc::clone(&site.common.options) as InterfaceOptions));
     let program = Program::new(read(&path)?, compile::folder(&path), &[], compile.clone())?;
     let actions = Actions::new(program.rules(), arguments, &directory, site.common.commands.clone())?;
     let watch = Watch::new(program, directory)?;
-    let loader = Loader::start(path, Arc::clone(&compile), Arc::clone(site.control))
+    let loader = Loader::start(path, Arc::clone(&compile), Arc::clone(site.control), seen)
         .map_err(|error| format!("no thread for the rules: {error}"))?;
     let name = site.name.to_owned();
     Ok(Box::new(WatchStage {
