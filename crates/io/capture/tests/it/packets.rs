@@ -13,6 +13,7 @@ use tapline_sys::bpf::{ProgramKind, probe};
 use tapline_sys::capability::{Capability, keep_only};
 use tapline_testkit::frames::vlan;
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
+use tapline_testkit::sender::{Pace, Sender};
 
 use crate::bench::{
     arrive, bench, drive, equals, far, finish, number_of, numbered, ring_of, send, settings, told,
@@ -262,15 +263,23 @@ fn several_interfaces_each_with_its_own_number() {
     let Some(namespace) = bench("several_interfaces_each_with_its_own_number") else { return };
     namespace.add_pair("left0", "right0").unwrap();
     for order in [MergeOrder::Block, MergeOrder::Time] {
-        // Nobody reads while packets are sent: a ring that begins small could not grow.
+        // Nobody reads while packets are sent: a ring that begins small could not grow, and one with a short latency
+        // would spend a block on each packet of a slow sender.
         let ring_len = Some(32 << 20);
-        let settings = AfPacketSettings { order, ring_len, ..settings(&namespace, &[FAR, "r*0"]) };
+        let latency_ms = 1000;
+        let settings =
+            AfPacketSettings { order, ring_len, latency_ms, ..settings(&namespace, &[FAR, "r*0"]) };
         let mut source = AfPacket::open(settings).unwrap();
         let names: Vec<_> = source.interfaces().iter().map(|interface| interface.name.clone()).collect();
         assert!(names.len() == 2 && names.contains(&FAR.to_owned()) && names.contains(&"right0".to_owned()));
         assert!(source.interfaces().iter().all(|interface| interface.link_type == LinkType::ETHERNET));
+        let mut senders = [NEAR, "left0"].map(|interface| {
+            namespace.wait_until_up(interface).unwrap();
+            Sender::open(Some(namespace.name()), interface).unwrap()
+        });
         for number in 0..100 {
-            send(&namespace, if number % 2 == 0 { NEAR } else { "left0" }, 1, |_| numbered(number));
+            let frame = numbered(number);
+            senders[number as usize % 2].send(std::slice::from_ref(&frame), 1, Pace::Full).unwrap();
         }
         arrive(&mut source, 100);
         let packets = match order {
