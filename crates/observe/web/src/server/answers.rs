@@ -24,6 +24,8 @@ use crate::visitors::Connection;
 /// The most events and tables of an answer.
 const EVENTS_MAX: u64 = 500;
 const TABLES_MAX: u64 = 100;
+/// The version of docs/format/api.md.
+const API_VERSION: u32 = 1;
 /// The policy of the page: everything from here, nothing inline.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -66,7 +68,7 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
     if path == "/api/session" {
         let (cookie, user) = shared.access.session(request.headers()).map_err(refused)?;
         shared.visitors.name(connection, user);
-        let mut response = plain(200, "application/json", b"{}".to_vec());
+        let mut response = json_answer(&json!({ "version": API_VERSION }));
         let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
         response.headers_mut().insert("set-cookie", value);
         return Ok(response);

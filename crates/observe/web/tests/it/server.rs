@@ -23,7 +23,8 @@ use tapline_web::{
 use crate::history::{lock, minutes};
 
 /// A server that is ended with its test.
-struct Served {
+pub(crate) struct Served {
+    session: String,
     address: SocketAddr,
     cookie: String,
     stop: Arc<AtomicBool>,
@@ -36,7 +37,7 @@ impl Served {
         Served::with_events(folder, (packets, history), None, Rights::Packets)
     }
 
-    fn with_events(
+    pub(crate) fn with_events(
         folder: &Path,
         (packets, history): (Option<Arc<dyn PacketSource>>, Option<&Path>),
         events: Option<&Path>,
@@ -61,7 +62,7 @@ impl Served {
         let (address, stop) = (server.address().expect("an address"), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
         let thread = Some(thread::spawn(move || server.run(&stopped).expect("it serves")));
-        let mut served = Served { address, cookie: String::new(), stop, log, thread };
+        let mut served = Served { session: String::new(), address, cookie: String::new(), stop, log, thread };
         let mut session = served.get("/api/session", &format!("Authorization: Bearer {token}\r\n"));
         let mut line = String::new();
         while session.read_line(&mut line).expect("a head") > 2 {
@@ -70,7 +71,13 @@ impl Served {
             }
             line.clear();
         }
+        session.read_to_string(&mut served.session).expect("a body");
         served
+    }
+
+    /// The answer to the token.
+    pub(crate) fn session(&self) -> serde_json::Value {
+        serde_json::from_str(&self.session).expect("JSON")
     }
 
     fn get(&self, path: &str, head: &str) -> BufReader<TcpStream> {
@@ -96,7 +103,7 @@ impl Served {
     }
 
     /// An answer with its head.
-    fn text(&self, path: &str) -> String {
+    pub(crate) fn text(&self, path: &str) -> String {
         let mut text = String::new();
         self.get(path, "").read_to_string(&mut text).expect("an answer");
         text
@@ -118,7 +125,7 @@ impl Drop for Served {
     }
 }
 
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is_so() {
         assert!(begin.elapsed() < Duration::from_secs(20), "{what}");
@@ -127,7 +134,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// The present minute, in seconds since 1970.
-fn this_minute() -> u64 {
+pub(crate) fn this_minute() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60 * 60
 }
 
