@@ -32,13 +32,16 @@ pub struct Block {
     pub lines: Vec<String>,
 }
 
-/// All documents: those in the root, in `docs`, and in `examples`.
+/// All documents: those in the root, in `docs`, in `examples`, and the READMEs of the folders in `crates`.
 ///
 /// # Panics
 /// If one cannot be read.
 pub fn all() -> Vec<Document> {
     let root = Path::new(ROOT);
     let mut paths = markdown_in(root);
+    paths.extend(
+        entries(&root.join("crates")).iter().filter(|path| path.is_dir()).flat_map(|path| markdown_in(path)),
+    );
     let mut folders = vec![root.join("docs"), root.join("examples")];
     while let Some(folder) = folders.pop() {
         paths.extend(markdown_in(&folder));

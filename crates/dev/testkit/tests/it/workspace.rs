@@ -1,4 +1,5 @@
-//! The workspace is built as ARCHITECTURE.md says: its tables list each crate below those that it depends on, folder by folder.
+//! The workspace is built as ARCHITECTURE.md says: its table lists each crate below those that it depends on, folder by
+//! folder.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,7 @@ const TOOLS: [&str; 2] = ["testkit", "bench"];
 
 #[test]
 fn no_crate_depends_on_one_below_it() {
-    let order = crates_of_the_tables();
+    let order = crates_of_the_table();
     for (at, member) in order.iter().enumerate() {
         for dependency in member.dependencies() {
             assert!(
@@ -26,8 +27,8 @@ fn no_crate_depends_on_one_below_it() {
 }
 
 #[test]
-fn the_tables_list_every_crate_once() {
-    let listed: Vec<String> = crates_of_the_tables().iter().map(Crate::manifest).collect();
+fn the_table_lists_every_crate_once() {
+    let listed: Vec<String> = crates_of_the_table().iter().map(Crate::manifest).collect();
     let mut present = Vec::new();
     for folder in folders_in(&root().join("crates")) {
         for member in folders_in(&root().join("crates").join(&folder)) {
@@ -40,12 +41,34 @@ fn the_tables_list_every_crate_once() {
     let mut sorted = listed.clone();
     sorted.sort();
     present.sort();
-    assert_eq!(sorted, present, "left: the tables of ARCHITECTURE.md; right: the manifests in crates/");
+    assert_eq!(sorted, present, "left: the table of ARCHITECTURE.md; right: the manifests in crates/");
+}
+
+/// The folders of the picture are those of the table, in one order, and each has a README that is read in minutes.
+#[test]
+fn folders_are_in_the_order_of_the_picture() {
+    let boxes = section("The boxes");
+    let name = |line: &str| {
+        let rest = line
+            .strip_prefix("  ")
+            .filter(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase()))?;
+        Some(rest.split(' ').next()?.to_owned())
+    };
+    let pictured: Vec<String> = boxes.lines().filter_map(name).collect();
+    assert_eq!(pictured, folders_of_the_table(), "left: the picture of ARCHITECTURE.md; right: its table");
+    for folder in &pictured {
+        let path = root().join("crates").join(folder).join("README.md");
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let lines = text.lines().count();
+        assert!(lines <= 80, "crates/{folder}/README.md has {lines} lines; 80 are the most");
+    }
+    let lines = architecture().lines().count();
+    assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines; 150 are the most");
 }
 
 #[test]
 fn no_product_crate_depends_on_testkit() {
-    for member in crates_of_the_tables().iter().filter(|member| !TOOLS.contains(&member.name.as_str())) {
+    for member in crates_of_the_table().iter().filter(|member| !TOOLS.contains(&member.name.as_str())) {
         for tool in TOOLS {
             assert!(
                 !member.dependencies().contains(tool),
@@ -163,21 +186,31 @@ impl Crate {
     }
 }
 
-/// Crates of the tables under `## Crates`: the heading above a table names the folder, the first cells name the crates.
-fn crates_of_the_tables() -> Vec<Crate> {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
-    let (_, from) = text.split_once("\n## Crates\n").expect("a section on crates");
-    let section = from.split("\n## ").next().unwrap_or_default();
-    let mut folder = String::new();
-    let mut crates = Vec::new();
-    for line in section.lines() {
-        if let Some(heading) = line.strip_prefix("### `crates/") {
-            folder = heading.trim_end_matches('`').to_owned();
-        } else if let Some((name, _)) = line.strip_prefix("| `").and_then(|row| row.split_once('`')) {
-            crates.push(Crate { folder: folder.clone(), name: name.to_owned() });
-        }
-    }
-    crates
+/// Crates of the table under `## Crates`, whose first cells are `folder/crate`.
+fn crates_of_the_table() -> Vec<Crate> {
+    let member = |line: &str| {
+        let (folder, name) = line.strip_prefix("| `")?.split_once('`')?.0.split_once('/')?;
+        Some(Crate { folder: folder.to_owned(), name: name.to_owned() })
+    };
+    section("Crates").lines().filter_map(member).collect()
+}
+
+/// Folders of the table, each once for each block of its crates.
+fn folders_of_the_table() -> Vec<String> {
+    let mut folders: Vec<String> = crates_of_the_table().into_iter().map(|member| member.folder).collect();
+    folders.dedup();
+    folders
+}
+
+/// A section of ARCHITECTURE.md.
+fn section(heading: &str) -> String {
+    let text = architecture();
+    let (_, from) = text.split_once(&format!("\n## {heading}\n")).expect("the section");
+    from.split("\n## ").next().unwrap_or_default().to_owned()
+}
+
+fn architecture() -> String {
+    fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md")
 }
 
 fn folders_in(path: &Path) -> Vec<String> {
