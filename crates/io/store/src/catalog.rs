@@ -86,7 +86,7 @@ pub struct Standing {
     pub open: [u32; WAYS],
     /// Packets not recorded because their flow had reached its [`Cutoff`](crate::Cutoff).
     pub cut: u64,
-    /// Of `dropped`, packets given up under overload, by the policies in the order of
+    /// Packets of `dropped` that were dropped under overload, by policy in the order of
     /// [`Overload::LOSING`](crate::Overload::LOSING).
     pub overload: [u64; 3],
     /// Chunks from which packets were erased.
@@ -151,8 +151,8 @@ impl Catalog {
         Ok(catalog)
     }
 
-    /// That a directory without `store.toml` has no segments: in a new store they would be segments of another one,
-    /// which the recording overwrites.
+    /// Checks that a directory without `store.toml` has no segments: a new store would take them for its own and
+    /// overwrite them.
     fn check_unused(&self) -> Result<(), String> {
         let numbers = self.numbers().map_err(|error| error.to_string())?;
         let Some(id) = numbers.iter().find_map(|number| self.id_in(*number)) else { return Ok(()) };
@@ -167,8 +167,8 @@ impl Catalog {
         ))
     }
 
-    /// That `store.toml` is not that of another store, as after a backup was put back in the wrong place: every chunk
-    /// would be one of another store then, and no packet would be found.
+    /// Checks the id against those in the oldest and the newest segment: with the `store.toml` of another store, as
+    /// after a backup was restored to the wrong directory, no chunk would fit and no packet would be found.
     fn check_id(&self) -> Result<(), String> {
         let numbers = self.numbers().unwrap_or_default();
         let ends = [numbers.first(), numbers.last()];
@@ -283,7 +283,7 @@ impl Catalog {
         Ok(spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1))))
     }
 
-    /// The same of one segment.
+    /// The earliest and the latest time of the packets of one segment.
     pub(crate) fn span_of(&self, number: u64) -> Option<(Timestamp, Timestamp)> {
         if let Some(index) = self.index(number) {
             return (index.summary.packets > 0).then_some((index.summary.first, index.summary.last));

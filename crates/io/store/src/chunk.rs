@@ -19,7 +19,7 @@ const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 8;
 const HEAD_LEN: usize = 208;
 /// Section header and head: what has to be read to know a chunk.
 pub(crate) const CHUNK_HEAD_LEN: usize = blocks::SECTION_HEADER_LEN + HEAD_LEN + blocks::BLOCK_OVERHEAD;
-/// Where the checksum stands.
+/// Offset of the checksum.
 const CHECKSUM_AT: usize = HEAD_AT + 144;
 /// The flag of unknown losses.
 const LOSSES_UNKNOWN: u16 = 1;
@@ -31,14 +31,14 @@ const IS_UNINDEXED: u16 = 4;
 const HAS_NAMES: u16 = 8;
 /// The flag of an index with MAC addresses.
 const HAS_MACS: u16 = 16;
-/// Where the policy under overload stands in the flags.
+/// Lowest bit of the overload policy in the flags.
 const OVERLOAD_SHIFT: u16 = 5;
-/// What is kept free for statistics and the last filler, for each interface.
+/// Bytes kept free for the statistics of each interface and the last filler.
 pub(crate) const STATISTICS_LEN: usize = 128;
 /// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
 pub(crate) const CHUNK_LEN_MAX: usize = 130 << 20;
 
-/// What a chunk says of itself. The field names are those of docs/format/store.md.
+/// Head of a chunk. The fields are named as in docs/format/store.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkHead {
     /// The slot in which it begins.
@@ -72,25 +72,25 @@ pub struct ChunkHead {
     pub(crate) refused: u64,
     /// Whether `lost` may be more than it says.
     pub is_loss_unknown: bool,
-    /// Whether its recorder was told to make no index.
+    /// Whether the recorder made no index.
     pub is_unindexed: bool,
-    /// The keys that its recorder was told to put into the index besides the usual ones.
+    /// Optional keys that the recorder put into the index.
     pub index: IndexOptions,
     /// BLAKE3 of the chunk before.
     pub previous: [u8; 32],
     /// CRC-32C of the chunk.
     pub checksum: u32,
-    /// What an erasure did to it, if one did.
+    /// The erasure of packets from this chunk, if there was one.
     pub erasure: Option<Erasure>,
     /// Packets that were left out by wish since the chunk before.
     pub cut: u64,
-    /// Of `dropped`, packets that the policy under overload gave up.
+    /// Packets of `dropped` that the overload policy dropped.
     pub overload: u64,
     /// The policy under overload.
     pub policy: Overload,
 }
 
-/// What an erasure did to a chunk.
+/// Record of an erasure in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Erasure {
     /// Packets that were erased.
@@ -204,8 +204,8 @@ pub(crate) fn is_intact(chunk: &[u8], head: &ChunkHead) -> bool {
     chunk.len() == head.len as usize && checksum == head.checksum
 }
 
-/// What the next chunk carries of this one, which is intact: its hash, or the one that it had before packets were
-/// erased.
+/// Hash of an intact chunk for the chain, as the next chunk contains it. After an erasure it is the hash that the chunk
+/// had before.
 pub(crate) fn chain_hash(chunk: &[u8], head: &ChunkHead) -> [u8; 32] {
     head.erasure.map_or_else(|| *blake3::hash(chunk).as_bytes(), |erasure| erasure.original)
 }
@@ -215,7 +215,7 @@ pub(crate) fn chain_hash(chunk: &[u8], head: &ChunkHead) -> [u8; 32] {
 pub(crate) struct ChunkBuffer {
     /// Bytes without meaning, then the chunk.
     memory: Vec<u8>,
-    /// How many of the former.
+    /// Number of bytes before the chunk.
     lead: usize,
 }
 
@@ -331,7 +331,7 @@ impl ChunkBuilder {
         self.head.packets
     }
 
-    /// Bytes that a chunk with one packet of this length needs besides the interfaces.
+    /// Bytes of a chunk with one packet of this length, without the interfaces.
     pub(crate) fn len_with(&self, cap_len: usize, options_len: usize) -> usize {
         let tail = self.interfaces * STATISTICS_LEN + blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
         // Header, trailer, a tag that is put back, flags and drop count.
@@ -356,7 +356,7 @@ impl ChunkBuilder {
         *bytes += packet.data.len() as u64;
     }
 
-    /// Completes the chunk up to its seal: gives its bytes and what it knows of itself.
+    /// Completes the chunk up to its seal. Returns its bytes and its head.
     pub(crate) fn finish(
         &mut self,
         statistics: &[InterfaceStatistics],

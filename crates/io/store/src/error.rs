@@ -86,7 +86,7 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
-    /// No file can become the next segment: there is no reserved file, and no segment besides the newest.
+    /// No file can become the next segment: there is no reserved file, and no segment but the newest.
     #[error("{}: no file is left for another segment; packets are lost until one is", path.display())]
     NoSegment {
         /// The directory.

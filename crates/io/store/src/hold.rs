@@ -74,7 +74,8 @@ impl Hold {
         index.may_satisfy(&question).is_none_or(|slots| slots.contains(&true))
     }
 
-    /// That a link type of the store can have its filter; in a store without interfaces, that any link type can.
+    /// Checks that a link type of the store supports the filter; in a store without interfaces, that any link type
+    /// does.
     fn check_filter(&self, catalog: &Catalog) -> Result<(), Error> {
         let mut last_error = None;
         let mut fits = |link_type| {
@@ -96,7 +97,7 @@ impl Hold {
         }
     }
 
-    /// That its file is not longer than readers take: such a file would hold everything.
+    /// Checks the length of the file: readers refuse a longer one, which would then hold everything.
     fn check_len(&self, len: usize) -> Result<(), Error> {
         if self.filter.len() <= FILTER_LEN_MAX && len as u64 <= HOLD_LEN_MAX {
             return Ok(());
@@ -155,7 +156,8 @@ impl Catalog {
     /// All holds in the order of their names; empty if the store has no directory `holds/`.
     ///
     /// # Errors
-    /// [`Error::File`] if the directory cannot be read. A hold that cannot be read is no error: see [`HoldEntry`].
+    /// [`Error::File`] if the directory cannot be read. A hold that cannot be read has an entry, too: see
+    /// [`HoldEntry`].
     pub fn holds(&self) -> Result<Vec<HoldEntry>, Error> {
         let folder = self.paths.holds();
         let entries = match fs::read_dir(&folder) {

@@ -15,13 +15,13 @@ use tapline_packet::headers::{Headers, InnerPacket};
 use tapline_packet::numbers::{ethertype, ip_protocol, port};
 use tapline_packet::{LinkType, Meta, Packet};
 
-/// What kind of fact a key stands for. The numbers are part of the format.
+/// Kind of fact of a key. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Class {
     /// A type of a link header, of a VLAN tag, of the network header.
     EtherType = 1,
-    /// What IP carries.
+    /// Protocol number of IP.
     Protocol = 2,
     /// An IPv4 address, of IP or ARP.
     Ipv4 = 3,
@@ -49,7 +49,7 @@ pub enum Class {
     Open = 15,
 }
 
-/// What is added to a class for the packet that a tunnel carries.
+/// Added to the class of a fact of the packet in a tunnel.
 pub(crate) const INNER: u8 = 16;
 
 /// In which way a slot is open: which facts of its packets are not all in the index. The numbers are part of the
@@ -77,7 +77,7 @@ pub const WAYS: usize = WAYS_ALL.len();
 /// All of them, by their numbers.
 pub const WAYS_ALL: [Way; 6] = [Way::All, Way::Flows, Way::Ports, Way::Addresses, Way::Inner, Way::Names];
 
-/// What the budget of an index gives up together. The numbers are the upper two bits of a key.
+/// Group of keys that the budget of an index drops together. The numbers are the upper two bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Group {
@@ -138,7 +138,7 @@ pub fn inner_key(class: Class, value: u128) -> u64 {
     key_of(Group::of(key(class, value)), class as u8 + INNER, value)
 }
 
-/// The key under which the slots stand that are open in a way.
+/// Key of the slots that are open in a way.
 pub fn open_key(way: Way) -> u64 {
     key(Class::Open, way as u128)
 }
@@ -198,7 +198,7 @@ fn fold(a: u64, b: u64) -> u64 {
 pub(crate) struct PacketKeys {
     keys: [u64; KEYS_MAX],
     len: usize,
-    /// What is added to classes: 0 or [`INNER`].
+    /// Added to classes: 0 or [`INNER`].
     depth: u8,
     has_macs: bool,
 }
@@ -207,7 +207,7 @@ pub(crate) struct PacketKeys {
 /// flow: 25, twice; two MAC addresses, ways.
 const KEYS_MAX: usize = 64;
 
-/// Protocols of IP and ports of UDP that filters know as tunnels, besides MPLS labels.
+/// IP protocols of tunnels that filters know. UDP ports and MPLS labels are others.
 const TUNNELS: [u8; 3] = [ip_protocol::IPV4, ip_protocol::IPV6, ip_protocol::GRE];
 const TUNNEL_PORTS: [u16; 4] = [port::GTP_U, port::VXLAN, port::GENEVE, port::VXLAN_LINUX];
 
@@ -235,7 +235,7 @@ impl PacketKeys {
         }
     }
 
-    /// The same facts of the packet that a tunnel carries.
+    /// Takes the facts of the packet in a tunnel.
     fn take_inner(&mut self, inner: &InnerPacket, packet: Packet<'_>) {
         let (data, meta) = (inner.data(packet.data), Meta::default());
         let headers = inner.headers(packet.data);

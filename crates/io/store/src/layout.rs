@@ -14,7 +14,7 @@ use crate::files;
 pub const SLOT_LEN: usize = 1 << 20;
 /// Chunks are multiples of this.
 pub(crate) const PAGE_LEN: usize = 4096;
-/// Bytes of a segment unless told otherwise.
+/// Default length of a segment in bytes.
 pub const SEGMENT_LEN_DEFAULT: u64 = 1 << 30;
 /// The shortest segment.
 pub const SEGMENT_LEN_MIN: u64 = 4 << 20;
@@ -32,10 +32,8 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 /// The highest number that the newest segment may have when a recording begins. 2^32 numbers stay for its segments.
 pub(crate) const NUMBER_BEGIN_MAX: u64 = NUMBER_MAX - (1 << 32);
 
-/// How the data of a gap begin.
 const GAP_MAGIC: [u8; 8] = *b"TAPLSKIP";
 
-/// How the data of a filler begin.
 pub(crate) const FILLER_MAGIC: [u8; 8] = *b"TAPLFILL";
 
 /// A store's id.
@@ -82,10 +80,9 @@ impl Paths {
         self.check_links()
     }
 
-    /// That root finds no link in the place of a directory.
+    /// As root, checks that no directory of the store is a symbolic link.
     ///
-    /// # Errors
-    /// [`Error::Description`].
+    /// # Errors [`Error::Description`].
     pub(crate) fn check_links(&self) -> Result<(), Error> {
         let linked = [SEGMENTS, ROLL_UPS].into_iter().map(|name| self.root.join(name));
         match linked.filter(|_| self.folders.is_some()).find(|path| path.is_symlink()) {

@@ -42,7 +42,7 @@ impl Catalog {
     }
 }
 
-/// The link types that a chunk describes. Descriptions stand in the first half MiB at most.
+/// Link types that a chunk describes. All descriptions are in its first half MiB.
 fn described(file: &File, found: &Found) -> Vec<LinkType> {
     let len = found.head.len as usize;
     let mut bytes = vec![0; len.min(PAGE_LEN)];

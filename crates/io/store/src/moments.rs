@@ -20,7 +20,7 @@ use tapline_syntax::units;
 
 use crate::search::Window;
 
-/// What a moment is told in.
+/// Clock and time zone by which a moment is parsed.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The moment that is called now.
@@ -69,7 +69,7 @@ impl Clock {
     /// The times between two moments, of which either may be missing. `names` is what the moments are called in errors.
     ///
     /// # Errors
-    /// Why one of them is none, or nothing lies between.
+    /// A message if one of them is not a moment, or the window is empty.
     pub fn window(&self, from: Option<&str>, to: Option<&str>, names: [&str; 2]) -> Result<Window, String> {
         let at = |name: &str, text: Option<&str>, from: Option<Timestamp>| {
             let parse = |text| self.parse(text, from).map_err(|error| format!("{name}: {error}"));

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::moments::Clock;
 use crate::search::Window;
 
-/// What stands before the directory.
+/// Prefix of the directory.
 const PREFIX: &str = "store:";
 
 /// A store that is meant by a name, and which of its packets.
@@ -29,11 +29,10 @@ pub struct StoreName {
 }
 
 impl StoreName {
-    /// Takes a name apart; `None` if it means no store. What stands behind the last question mark belongs to the
-    /// directory unless it begins with one of the parts.
+    /// Parses a name; `None` if it does not name a store. Text after the last question mark belongs to the directory
+    /// unless it begins with one of the parts.
     ///
-    /// # Errors
-    /// What is no part, and what would be one.
+    /// # Errors A message with the unknown part and the parts that exist.
     pub fn parse(name: &Path) -> Option<Result<StoreName, String>> {
         let rest = name.to_str()?.strip_prefix(PREFIX)?;
         let is_asked = |(_, parts): &(&str, &str)| parts.split('&').next().and_then(part).is_some();

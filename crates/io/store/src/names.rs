@@ -27,7 +27,7 @@ const NAME_LEN_MAX: usize = dns::name::NAME_MAX;
 const HELLO_LEN_MAX: usize = 4096;
 /// Content type of TLS records with the handshake, and the first byte of their version.
 const TLS_START: [u8; 2] = [22, 3];
-/// The same of DTLS.
+/// Record type and version of a DTLS handshake.
 const DTLS_START: [u8; 2] = [22, 0xfe];
 
 /// A message that may say names.
@@ -36,11 +36,11 @@ pub(crate) enum Message<'p> {
     Dns(&'p [u8]),
     Tls(&'p [u8]),
     Dtls(&'p [u8]),
-    /// It has to be opened first, which takes microseconds.
+    /// A datagram of QUIC, which has to be decrypted first: that takes microseconds.
     Quic(&'p [u8]),
 }
 
-/// What a packet carries that may say names; its first bytes decide.
+/// Returns the message of a packet that may contain names, by its first bytes.
 #[inline]
 pub(crate) fn message<'p>(data: &'p [u8], headers: &Headers) -> Option<Message<'p>> {
     let payload = data.get(headers.payload()?..headers.ip_end().min(data.len()))?;
@@ -72,7 +72,7 @@ pub(crate) struct NameReader {
 }
 
 impl NameReader {
-    /// Gives each name of a message, as it stands there; a name may come several times.
+    /// Calls `each` with each name of a message, in its spelling there; a name may come several times.
     pub(crate) fn each(&mut self, message: Message<'_>, each: &mut dyn FnMut(&[u8])) {
         match message {
             Message::Dns(bytes) => dns::names(bytes, &mut self.name, |name| each(name)),
@@ -129,7 +129,7 @@ fn endings(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     dots.chain([0]).take(LABELS_MAX).map(|at| &name[at..])
 }
 
-/// The keys of a name: its own, and those of the domains that it is in, which stand with a dot in front.
+/// Adds the keys of a name: its own, and those of the domains above it, which begin with a dot.
 pub(crate) fn name_keys(name: &[u8], keys: &mut Vec<u64>) {
     let name = plain(name);
     if name.is_empty() || name.len() > NAME_LEN_MAX {
@@ -156,7 +156,7 @@ impl NameFilter {
     /// `www.example.org`, or `.example.org` for that name and all below it. Upper and lower case are the same.
     ///
     /// # Errors
-    /// Why it is no name.
+    /// A message if it is not a name.
     pub fn parse(text: &str) -> Result<NameFilter, String> {
         let has_names_below = text.starts_with('.');
         let name = plain(text.strip_prefix('.').unwrap_or(text).as_bytes()).to_ascii_lowercase();
@@ -173,7 +173,7 @@ impl NameFilter {
         }
     }
 
-    /// What the index can be asked.
+    /// The question for the index.
     pub fn question(&self) -> Question {
         let value = match endings(&self.name).last() {
             Some(ending) if self.has_names_below => name_value(&[b".", ending].concat()),
@@ -211,7 +211,7 @@ fn each_message<'p>(link_type: LinkType, packet: Packet<'p>, each: &mut dyn FnMu
     messages(packet.data, &headers).into_iter().flatten().for_each(each);
 }
 
-/// What a packet, and the one that it carries in a tunnel, may say names in.
+/// Messages that may contain names: of a packet, and of the packet that it carries in a tunnel.
 #[inline]
 pub(crate) fn messages<'p>(data: &'p [u8], headers: &Headers) -> [Option<Message<'p>>; 2] {
     let own = message(data, headers);
@@ -255,7 +255,7 @@ mod tests {
         }
     }
 
-    /// No name in any capture is read that its keys do not tell, and no name has more keys than labels allow.
+    /// Every name that is read in any capture has its keys, and never more keys than labels allow.
     #[test]
     fn names_of_captures_have_keys() {
         let (mut reader, mut keys, mut names) = (NameReader::default(), Vec::new(), 0);

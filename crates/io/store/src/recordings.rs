@@ -36,7 +36,7 @@ pub struct RecordingEntry {
     pub is_live: bool,
     /// Whether the recorder was killed, or power failed: it lost packets since its last chunk, and nobody knows how many.
     pub is_broken: bool,
-    /// Of a broken one: the number of the last chunk whose head it wrote; 0 if that is not known.
+    /// The last chunk whose head a broken recording wrote; 0 if unknown.
     pub last_chunk: u64,
     /// Packets that it lost behind its last chunk.
     pub rest: Rest,

@@ -10,14 +10,14 @@ use crate::lock;
 use crate::log::{History, history};
 use crate::restore::{Restored, index_options};
 
-/// What was made again: each segment and each roll-up is in one place.
+/// Result of a repair: each segment and each roll-up is in one count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
     /// Segments of the store.
     pub segments: u64,
-    /// Of these, with an index that was as it should be.
+    /// Segments whose index was intact.
     pub intact: u64,
-    /// Whose index was made again.
+    /// Segments whose index was made again.
     pub made: u64,
     /// Not to be read.
     pub unreadable: u64,
@@ -32,7 +32,7 @@ pub struct Repaired {
     pub index_bytes: u64,
     /// Roll-ups that there should be.
     pub roll_ups: u64,
-    /// Of these, made again.
+    /// Roll-ups that were made again.
     pub roll_ups_made: u64,
     /// Chunks that an erasure which was killed had not written yet.
     pub rewritten: u64,
@@ -47,11 +47,10 @@ impl Repaired {
     }
 }
 
-/// Makes missing and damaged indexes and roll-ups again; `progress` is told segments done and all, and ends the work
-/// with `false`.
+/// Makes missing and damaged indexes and roll-ups again. `progress` gets the number of segments done and of all; it
+/// stops the work by `false`.
 ///
-/// # Errors
-/// [`Error::Locked`] while a recorder runs; [`Error::File`] where nothing can be written.
+/// # Errors [`Error::Locked`] while a recorder runs; [`Error::File`] if a file cannot be written.
 pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Repaired, Error> {
     let _lock = lock::take(&catalog.paths)?;
     let mut repaired = Repaired { rewritten: rewrite::finish(catalog)?, ..Repaired::default() };

@@ -1,4 +1,4 @@
-//! What a segment's index says, from its chunks alone; the index and the roll-up written.
+//! Restores an index from the chunks of its segment, and writes it with its roll-up.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -33,8 +33,7 @@ pub(crate) fn seal(
     Ok(len)
 }
 
-/// The keys that a segment's index has or should have besides the usual ones: by the index, and by the heads of the
-/// chunks.
+/// Optional keys that a segment's index has or should have, by the index and by the heads of the chunks.
 pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
     let of_index = catalog.index(number).map_or(IndexOptions::default(), |index| IndexOptions {
         macs: index.has_class(Class::Mac as u8),
@@ -79,12 +78,12 @@ fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
     }
 }
 
-/// A segment as its chunks tell it.
+/// Contents of a segment, read from its chunks.
 pub(crate) struct Restored {
     pub(crate) contents: Contents,
     /// The number and hash of the last intact chunk; zeros if there is none.
     pub(crate) last: (u64, [u8; 32]),
-    /// Where the next chunk may stand: behind the last one, or where the first slot begins in which nothing stands.
+    /// Offset for the next chunk: the end of the last one, or the start of the first unused slot.
     pub(crate) end: u64,
     /// Chunks that are gone or not as they were written, and places that hold neither chunks nor fillers.
     pub(crate) damaged: u64,

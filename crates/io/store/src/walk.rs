@@ -47,7 +47,7 @@ pub(crate) struct Walk<'a> {
     /// Where the walk ends.
     end: u64,
     at: u64,
-    /// Whether what stands before `at` in its slot is damaged: the next chunk is looked for page by page.
+    /// Whether the bytes before `at` in its slot are damaged: the next chunk is searched page by page.
     is_lost: bool,
     /// Places that were no chunk, no filler, no unused slot.
     pub(crate) damaged: u64,
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         Ok(Walk::within(Bytes::File(file), store, segment, len, 0..len))
     }
 
-    /// Of a part of the segment that begins with a slot.
+    /// A walk over a part of the segment that begins with a slot.
     pub(crate) fn within(
         bytes: Bytes<'a>,
         store: StoreId,
@@ -165,7 +165,7 @@ impl<'a> Walk<'a> {
         self.old > 0 && !self.has_chunks && self.left == 0
     }
 
-    /// Where the first slot begins in which no chunk stands, once the walk is at its end.
+    /// Start of the first slot without a chunk, once the walk has ended.
     pub(crate) fn end(&self) -> u64 {
         self.at.next_multiple_of(SLOT_LEN as u64).min(self.len)
     }
@@ -179,14 +179,14 @@ impl<'a> Walk<'a> {
         is_old.then_some(head.len)
     }
 
-    /// The head of a chunk that belongs where it stands.
+    /// Parses the head of a chunk and checks that it belongs here.
     fn head(&self, bytes: &[u8]) -> Option<ChunkHead> {
         let head = ChunkHead::parse(bytes)?;
         belongs(&head, &self.store, self.segment, self.at, self.len).then_some(head)
     }
 }
 
-/// Whether a chunk with this head is one of this segment and fits the place where it stands.
+/// Whether a chunk with this head belongs to this segment and fits its place.
 pub(crate) fn belongs(head: &ChunkHead, store: &StoreId, segment: u64, at: u64, segment_len: u64) -> bool {
     let slot_len = SLOT_LEN as u64;
     let (in_slot, len) = (at % slot_len, u64::from(head.len));

@@ -19,7 +19,7 @@ use crate::walk::{Found, Walk};
 pub use quick::{Checked, check};
 pub(crate) use quick::{State, complete_roll_ups, segment_state};
 
-/// What a look at all chunks found.
+/// Result of reading all chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
     /// Segments looked at.
@@ -42,7 +42,7 @@ pub struct Verified {
     /// Chunks that are not whole because their recorder was killed while it wrote them: no chunk behind them has their
     /// hash. Their packets are lost.
     pub unfinished: u64,
-    /// What is wrong, in the order of recording.
+    /// Faults, in the order of recording.
     pub findings: Vec<Finding>,
 }
 
@@ -89,7 +89,7 @@ pub enum Finding {
         /// The number of them.
         chunks: u64,
     },
-    /// A segment that is no regular file, or that the system refuses.
+    /// A segment that is not a regular file, or that cannot be opened.
     Unreadable {
         /// The segment.
         segment: u64,
@@ -127,28 +127,28 @@ pub enum Finding {
         /// The segment.
         segment: u64,
     },
-    /// An index tells of other chunks than are there.
+    /// An index that lists other chunks than the segment has.
     IndexDiffers {
         /// The segment.
         segment: u64,
     },
     /// A roll-up is missing, or not as it was written.
     RollUp {
-        /// Its number.
+        /// Number of the roll-up.
         number: u64,
     },
     /// An erasure was killed while it wrote.
     RewriteLeft,
     /// The file of a hold is gone though nobody released the hold, by the log: it holds nothing any more.
     HoldMissing {
-        /// Its name.
+        /// Name of the file.
         name: String,
     },
     /// The file of a hold cannot be understood: it holds everything.
     Hold {
-        /// Its name.
+        /// Name of the hold.
         name: String,
-        /// Why.
+        /// Reason, for the user.
         reason: String,
     },
 }
@@ -177,11 +177,10 @@ impl Finding {
     }
 }
 
-/// Reads every chunk of a store; `progress` is told segments done and all, and ends the look with `false`. A segment
-/// that a recorder recycles meanwhile is left out.
+/// Reads every chunk of a store. `progress` gets the number of segments done and of all; it stops the check by `false`.
+/// A segment that a recorder recycles meanwhile is left out.
 ///
-/// # Errors
-/// [`Error::File`] if the directory cannot be read.
+/// # Errors [`Error::File`] if the directory cannot be read.
 pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Verified, Error> {
     let numbers = catalog.numbers()?;
     let mut verified = Verified::default();
@@ -260,7 +259,7 @@ fn gone_finding(catalog: &Catalog, number: u64) -> Option<Finding> {
 
 /// Numbers of segments that are missing between those that are there.
 pub(crate) struct SegmentGaps<'a> {
-    /// Of these, those that no recorder deleted.
+    /// Missing segments that no recorder deleted.
     missing: &'a Ranges,
     before: Option<u64>,
 }

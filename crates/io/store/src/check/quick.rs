@@ -14,17 +14,17 @@ use crate::log::{History, history};
 use crate::restore::read_intact;
 use crate::walk::Walk;
 
-/// What a quick look found.
+/// Result of a quick check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
     /// Segments looked at.
     pub segments: u64,
-    /// Of these, with an index that is whole and fits its chunks.
+    /// Segments whose index is intact and fits their chunks.
     pub indexed: u64,
     /// Without one, as it should be: recorded now, the last of a recording that was broken off, or recorded with no
     /// index on request.
     pub open: u64,
-    /// Of these, begun in a recycled file and without a chunk yet: the recorder ended before all slots were cleared.
+    /// Segments in a recycled file without a chunk yet: the recorder ended before all slots were cleared.
     pub begun: u64,
     /// With something wrong.
     pub wrong: u64,
@@ -34,7 +34,7 @@ pub struct Checked {
     pub packets: u64,
     /// Roll-ups that are whole.
     pub roll_ups: u64,
-    /// What is wrong, in the order of recording.
+    /// Faults, in the order of recording.
     pub findings: Vec<Finding>,
 }
 
@@ -45,11 +45,10 @@ impl Checked {
     }
 }
 
-/// Looks at every head and every page of an index; `progress` is told segments done and all, and ends the look with
-/// `false`.
+/// Reads every chunk head and every index page. `progress` gets the number of segments done and of all; it stops the
+/// check by `false`.
 ///
-/// # Errors
-/// [`Error::File`] if the directory cannot be read.
+/// # Errors [`Error::File`] if the directory cannot be read.
 pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Checked, Error> {
     let numbers = catalog.numbers()?;
     let is_recorded = catalog.is_recorded();
@@ -116,16 +115,16 @@ impl Checked {
     }
 }
 
-/// How the index of a segment is.
+/// Condition of a segment's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Every page is as it was written, and tells of the chunks that are there.
+    /// Every page has its checksum, and the index lists the chunks of the segment.
     Whole,
     /// There is none.
     Missing,
     /// A page is not as it was written.
     Damaged,
-    /// It tells of other chunks than are there.
+    /// The index lists other chunks than the segment has.
     Different,
 }
 
@@ -138,7 +137,7 @@ struct Segment {
     last: Option<u64>,
     state: State,
     is_begun: bool,
-    /// Whether all chunks with packets are of recorders that were told to make no index; `None` without packets.
+    /// Whether every chunk with packets comes from a recorder without an index; `None` without packets.
     unindexed: Option<bool>,
     findings: Vec<Finding>,
 }
@@ -208,7 +207,7 @@ impl Segment {
     }
 }
 
-/// How the index is of a segment with these chunks; `last_hash` is that of the last one, if it is intact.
+/// Compares the index with these chunks; `last_hash` is the hash of the last chunk, if that is intact.
 fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<[u8; 32]>) -> State {
     let path = catalog.paths.index(number);
     let Some(index) = Index::read(&path, &catalog.id, number) else {
@@ -224,7 +223,7 @@ fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<
     if has_rows && has_head { State::Whole } else { State::Different }
 }
 
-/// How the index of a segment is, by its intact chunks; `None` if the segment cannot be read.
+/// Compares the index with the intact chunks; `None` if the segment cannot be read.
 pub(crate) fn segment_state(catalog: &Catalog, number: u64, history: &History) -> Option<State> {
     let opened = disk::open_regular(&catalog.segment_path(number), OpenOptions::new().read(true));
     let file = opened.ok()?;

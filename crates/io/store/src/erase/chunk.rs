@@ -17,8 +17,8 @@ pub(super) struct Verdict {
     pub(super) len: usize,
 }
 
-/// The intact chunk `bytes` without the packets that are wanted, which are gone from then on. `None` if the chunk has
-/// others than `verdicts` tell of.
+/// Removes the wanted packets from the intact chunk `bytes`, with `at` as the time of the erasure. `None` if `verdicts`
+/// is for other packets.
 pub(super) fn without(bytes: &[u8], verdicts: &[Verdict], at: Timestamp) -> Option<Vec<u8>> {
     let head = ChunkHead::parse(bytes)?;
     let mut chunk = Vec::with_capacity(bytes.len());

@@ -39,10 +39,10 @@ impl LinkFilters {
         std::mem::take(&mut self.unfit)
     }
 
-    /// That a link type can have the filter: one of those asked for, or Ethernet if none was.
+    /// Checks that at least one link type supports the filter: one of the requested types, or Ethernet if none was
+    /// requested.
     ///
-    /// # Errors
-    /// [`Error::Setting`] with the compiler's message.
+    /// # Errors [`Error::Setting`] with the compiler's message.
     pub(super) fn check(&mut self) -> Result<(), Error> {
         if self.made.is_empty() {
             let _ = self.of(LinkType::ETHERNET);

@@ -5,7 +5,7 @@
 //!    chunk without them --rewrite--> roll-up, index removed --> at its place --> index, roll-up made again
 //! ```
 //!
-//! An [`Eraser`] holds the store's lock: no recorder and no other command that changes segments runs beside it.
+//! An [`Eraser`] holds the store's lock: no recorder and no other command that changes segments runs at the same time.
 
 mod chunk;
 mod link;
@@ -53,7 +53,7 @@ pub struct Wanted {
 pub struct ErasureAccount {
     /// Segments of the store.
     pub segments: u64,
-    /// Of these, not read because their times are outside the window.
+    /// Segments that were not read because their times are outside the window.
     pub segments_by_time: u64,
     /// Not read because no slot in their index has the keys of the filter.
     pub segments_by_keys: u64,
@@ -63,7 +63,7 @@ pub struct ErasureAccount {
     pub segments_read: u64,
     /// Chunks of the segments that were read.
     pub chunks: u64,
-    /// Of these, not read because their times are outside the window.
+    /// Chunks that were not read because their times are outside the window.
     pub chunks_by_time: u64,
     /// Not read because their slot does not have the keys of the filter.
     pub chunks_by_keys: u64,
@@ -77,9 +77,9 @@ pub struct ErasureAccount {
     pub places_damaged: u64,
     /// Packets in the chunks that were read.
     pub packets: u64,
-    /// Of these, kept.
+    /// Packets kept.
     pub packets_left: u64,
-    /// Of the packets in `packets_left`, those of link types that cannot have the filter.
+    /// Packets in `packets_left` whose link type does not support the filter.
     pub packets_unfit: u64,
     /// Erased by [`Eraser::erase`]; to be erased after [`Eraser::look`].
     pub packets_erased: u64,
@@ -90,7 +90,7 @@ pub struct ErasureAccount {
     pub packets_unwritten: u64,
     /// Captured bytes of the packets in `packets_erased`.
     pub bytes_erased: u64,
-    /// Of the packets in `packets_erased`, those on hold.
+    /// Packets in `packets_erased` that were on hold.
     pub packets_held: u64,
     /// Names of the holds that these packets are on; ascending, each once.
     pub holds: Vec<String>,
@@ -359,7 +359,7 @@ struct Erased {
 struct Pending {
     catalog: Catalog,
     segment: u64,
-    /// The keys of its index besides the usual ones; `None` without an index.
+    /// Optional keys of the index; `None` without an index.
     index: Option<IndexOptions>,
     has_roll_up: bool,
     rewrites: Vec<Rewrite>,

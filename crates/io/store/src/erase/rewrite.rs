@@ -109,7 +109,8 @@ impl Rewrite {
         fits.then(|| (Rewrite { segment, offset, bytes: chunk.to_vec() }, 16 + chunk.len()))
     }
 
-    /// Whether something else stands where the chunk belongs: not the same one, of which as much or more was erased.
+    /// Whether the place of the chunk has neither this chunk nor one of the same number with at least as many packets
+    /// erased.
     fn is_missing(&self, catalog: &Catalog) -> bool {
         let path = catalog.segment_path(self.segment);
         let Ok(file) = disk::open_regular(&path, OpenOptions::new().read(true)) else {
@@ -129,7 +130,7 @@ impl Rewrite {
         !(is_read && is_intact(&chunk, &there)) || there.number == own.number && erased(&there) < erased(&own)
     }
 
-    /// Removes what tells of the chunk as it was.
+    /// Removes the index and the roll-up, which list the chunk before the erasure.
     fn remove_index(&self, catalog: &Catalog) -> Result<(), Error> {
         remove(&catalog.paths.roll_up(rollup::roll_up_of(self.segment)))?;
         remove(&catalog.paths.index(self.segment))

@@ -1,4 +1,4 @@
-//! Which slots may have what is asked for.
+//! Finds the slots that may have what a question asks for.
 
 use super::{Index, Slots};
 use crate::keys::{WAYS_ALL, Way};

@@ -35,7 +35,7 @@ const KEYS_PER_FLOW: usize = 16;
 /// one takes microseconds. A slot with more is open in [`Way::Names`].
 const OPENED_MAX: u32 = 1024;
 
-/// What is in an index besides what always is.
+/// Optional contents of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexOptions {
     /// MAC addresses of Ethernet as keys.
@@ -52,10 +52,10 @@ pub(crate) struct Builder {
     pub(super) options: IndexOptions,
     slots: u32,
     slot: u32,
-    /// What the slot's packets are known by, and flows of the segment when it began.
+    /// Keys that this slot keeps, and the number of flows when the slot began.
     detail: Detail,
     base: usize,
-    /// What was seen in the current slot, by flow.
+    /// Flows that were seen in the current slot: a table by their lowest bits.
     seen: Vec<u64>,
     /// Lent while keys are noted.
     keys: Option<Box<PacketKeys>>,
@@ -63,7 +63,7 @@ pub(crate) struct Builder {
     name_keys: Vec<u64>,
     /// Datagrams of QUIC that were opened in the current slot.
     opened: u32,
-    /// Of the numbers of flows: without it a sender could choose packets of one number and different keys.
+    /// Seed of the flow numbers: without it a sender could choose packets of one number and different keys.
     seed: u64,
 }
 
@@ -95,7 +95,7 @@ struct Place {
     last: u32,
 }
 
-/// Which keys of new flows a slot keeps.
+/// Keys that a slot keeps of new flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Detail {
     Whole,
@@ -116,7 +116,7 @@ impl Detail {
         }
     }
 
-    /// What comes next where there is no more room, and how the slot is open then.
+    /// The next lower level once the table is full, and the ways in which the slot is open then.
     fn less(self) -> (Detail, &'static [Way]) {
         match self {
             Detail::Whole => (Detail::Hosts, &[Way::Flows, Way::Ports]),
@@ -182,14 +182,14 @@ impl Builder {
         }
     }
 
-    /// The fingerprint of a packet's flow; 0 for packets that are looked at each. Asks for the cache lines in which the
-    /// flow would stand: the packet is best [noted](Self::note) some packets later.
+    /// The fingerprint of a packet's flow; 0 for packets that are examined one by one. Prefetches the cache lines of
+    /// the flow: the packet is best [noted](Self::note) some packets later.
     #[inline]
     pub(crate) fn fingerprint(&self, interface: &Interface, packet: Packet<'_>) -> u64 {
         self.fingerprint_parsed(interface, packet, &Headers::parse(interface.link_type, packet))
     }
 
-    /// Likewise, with headers that are known.
+    /// As [`fingerprint`](Self::fingerprint), with headers that are parsed already.
     #[inline]
     pub(crate) fn fingerprint_parsed(
         &self,
@@ -410,7 +410,7 @@ impl Flows {
         true
     }
 
-    /// Where the fingerprint stands, or would.
+    /// Index of the fingerprint in the table, or of the free entry for it.
     #[inline]
     fn find(&self, fingerprint: u64) -> usize {
         let mask = self.table.len() - 1;
@@ -463,7 +463,7 @@ fn of_keys(seed: u64, keys: &[u64]) -> u64 {
         .max(1)
 }
 
-/// What numbers of flows are made of.
+/// Input of flow numbers that is the same for all packets of an interface.
 struct Prints {
     seed: u64,
     link_type: LinkType,
@@ -494,7 +494,7 @@ impl Prints {
         (headers.flow_hash(data, self.seed) ^ self.of_link(packet, l3) ^ carried).max(1)
     }
 
-    /// The same of the packet that a tunnel carries.
+    /// As [`of_flow`](Self::of_flow), for the packet in a tunnel.
     fn of_inner(&self, inner: &InnerPacket, packet: Packet<'_>) -> u64 {
         let (data, meta) = (inner.data(packet.data), Meta::default());
         let headers = inner.headers(packet.data);
@@ -507,7 +507,7 @@ impl Prints {
         (headers.flow_hash(data, self.seed) ^ link).rotate_left(32).max(1)
     }
 
-    /// Types, tags and whatever else stands before the network header; addresses only if they are keys.
+    /// Hash of all bytes before the network header (types, tags); of addresses only if they are keys.
     #[inline]
     fn of_link(&self, packet: Packet<'_>, l3: usize) -> u64 {
         let from = if self.link_type == LinkType::ETHERNET && !self.has_macs { 12.min(l3) } else { 0 };

@@ -153,7 +153,7 @@ impl Expansion<'_> {
         Expansion { sets, sources, slots, open }
     }
 
-    /// The keys without what stands in open slots, which are read whatever is asked.
+    /// The keys without those of open slots: such a slot is read for every question.
     fn draft(&self) -> Draft {
         let mut draft = Draft {
             keys: Vec::with_capacity(self.sources.len()),
@@ -213,7 +213,7 @@ impl Expansion<'_> {
         self.shed(group, slots);
     }
 
-    /// What each slot costs the keys of a group: a key's bytes belong to its slots alike.
+    /// Bytes that the keys of a group cost in each slot. A key's bytes are divided among its slots.
     fn costs(&self, group: Group) -> Vec<f64> {
         let mut costs = vec![0.0; self.sets.flows.words * 64];
         let mut words = vec![0; self.sets.flows.words];

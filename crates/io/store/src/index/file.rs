@@ -21,7 +21,7 @@ const ROW_LEN: usize = 48;
 const BUDGET_SHARE: usize = 200;
 /// The bit of a start that says that the bytes are a bit set.
 const IS_BIT_SET: u32 = 1 << 31;
-/// Bits of a key behind those of its bucket that stand in the file.
+/// Bits of a key after those of its bucket that the file has.
 const REST_BITS: u32 = 24;
 const BUCKET_BITS_MIN: u32 = 8;
 const BUCKET_BITS_MAX: u32 = 20;
@@ -29,7 +29,7 @@ const BUCKET_BITS_MAX: u32 = 20;
 const KEYS_PER_BUCKET: u32 = 8;
 const SLOTS_MAX: u32 = (SEGMENT_LEN_MAX / SLOT_LEN as u64) as u32;
 
-/// Writes the index of a sealed segment; gives its length. The summary is told what the index has.
+/// Writes the index of a sealed segment and returns its length. Fills in what the summary says of the index.
 pub(crate) fn write(path: &Path, contents: &mut Contents, builder: &mut Builder) -> Result<u64, Error> {
     let owner = Owner { store: contents.summary.store, number: contents.summary.segment };
     pages::write(path, &owner, &encode(contents, builder))
@@ -95,7 +95,7 @@ fn write_row(content: &mut Vec<u8>, row: &SlotRow) {
     }
 }
 
-/// How many of everything: where the parts of an index stand.
+/// Counts of all parts of an index, from which their offsets follow.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     slots: u32,
@@ -207,7 +207,7 @@ impl Layout {
         }
     }
 
-    /// The bits of a key that stand in the file.
+    /// Bits of a key that the file has.
     fn rest(&self, key: u64) -> u32 {
         (key << self.bucket_bits >> (64 - REST_BITS)) as u32
     }
@@ -252,7 +252,7 @@ impl Index {
         self.summary.classes >> class & 1 == 1
     }
 
-    /// Its slots, in the order of their places; `None` if they are damaged, or none that a segment can have.
+    /// The slots, in the order of the segment; `None` if they are damaged or impossible in a segment.
     pub(crate) fn rows(&self) -> Option<Vec<SlotRow>> {
         let bytes = self.pages.read(self.layout.rows_at()..self.layout.buckets_at())?;
         let rows: Option<Vec<SlotRow>> = bytes.chunks_exact(ROW_LEN).map(parse_row).collect();
@@ -291,7 +291,7 @@ impl Index {
         }
     }
 
-    /// Where a key stands among all: several times where other keys have the bits that are compared.
+    /// Range of entries whose compared bits are those of the key: it may have entries of other keys.
     fn find(&self, key: u64) -> Option<Range<u64>> {
         let bucket = key >> (64 - self.layout.bucket_bits);
         let at = self.layout.buckets_at() + bucket * 4;

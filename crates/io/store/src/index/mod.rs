@@ -46,7 +46,7 @@ pub(crate) struct SlotRow {
     pub(crate) number: u64,
 }
 
-/// What an index says of its segment as a whole.
+/// Facts of a segment as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) store: [u8; 16],
@@ -72,7 +72,7 @@ pub(crate) struct Summary {
     pub(crate) open: [u32; WAYS],
 }
 
-/// The chunks of a segment, as its index will tell of them.
+/// The chunks of a segment, for its index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// By slot.
@@ -86,7 +86,7 @@ impl Contents {
         Contents { rows, summary: Summary::default() }
     }
 
-    /// Notes a chunk that stands at `offset`; `hash` is what the next one carries of it.
+    /// Notes a chunk at `offset`; `hash` is its hash in the next chunk.
     pub(crate) fn note(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
         let slot = (offset / SLOT_LEN as u64) as usize;
         if let Some(row) = self.rows.get_mut(slot) {

@@ -19,7 +19,7 @@ const CONTENT_LEN: usize = PAGE_LEN - 4;
 /// More than any index or roll-up needs: what claims to be longer is not read.
 const LEN_MAX: u64 = 256 << 20;
 
-/// Whose pages they are: the store's id, and the number of the segment or roll-up.
+/// Owner of the pages: the store's id, and the number of the segment or roll-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) store: StoreId,

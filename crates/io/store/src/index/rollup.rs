@@ -31,12 +31,12 @@ pub(crate) fn segments_of(number: u64) -> std::ops::RangeInclusive<u64> {
     number * SEGMENTS + 1..=(number + 1) * SEGMENTS
 }
 
-/// What is known of a roll-up's segments.
+/// Facts of a roll-up's segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Head {
     /// Segments that are in it, by bits.
     covered: u64,
-    /// Of these, those with a slot open in [`Way::All`].
+    /// Segments with a slot open in [`Way::All`].
     open: u64,
     /// In [`Way::Addresses`].
     without_addresses: u64,
@@ -54,7 +54,7 @@ struct Head {
 struct Filter {
     seed: u64,
     segment_len: u32,
-    /// Of all segments but two.
+    /// Bytes of all segments but the last two.
     segments_len: u32,
     fingerprints: u32,
 }
@@ -77,7 +77,7 @@ pub(crate) fn write(catalog: &Catalog, number: u64, history: &History) -> Result
     pages::write(&catalog.paths.roll_up(number), &owner, &content).map(|_| ())
 }
 
-/// What the indexes of a roll-up's segments say, and their keys; `None` if they are too many.
+/// Reads the indexes of a roll-up's segments, and their keys; `None` if the keys are too many.
 fn gather(catalog: &Catalog, number: u64, history: &History) -> (Head, Option<Vec<u64>>) {
     let mut head = Head {
         covered: 0,
@@ -198,7 +198,7 @@ impl Filter {
                 && segments_len.is_multiple_of(segment_len)
     }
 
-    /// Where the fingerprints of a key stand, and what they give together if it may be there.
+    /// Places of the three fingerprints of a key, and the value that they give by XOR if the filter has the key.
     fn places(&self, upper: u64) -> ([u64; 3], u8) {
         let hash = mix(upper.wrapping_add(self.seed));
         let (len, mask) = (u64::from(self.segment_len), u64::from(self.segment_len) - 1);

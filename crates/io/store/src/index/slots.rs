@@ -60,7 +60,7 @@ pub(super) fn each(words: &[u64]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// The set as it stands in a file: gaps or a bit set, whichever is shorter. `true` for a bit set.
+/// Encodes the set as gaps or as a bit set, whichever is shorter. Returns `true` for a bit set.
 pub(super) fn encode(words: &[u64], slots: u32, bytes: &mut Vec<u8>) -> bool {
     let from = bytes.len();
     let set_len = (slots as usize).div_ceil(8);

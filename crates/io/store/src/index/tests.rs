@@ -24,7 +24,7 @@ fn frame((src, src_port, dst, dst_port): Ends) -> [u8; 60] {
     frame
 }
 
-/// Notes packets of slots, and gives the index as a file together with the folder that it lies in.
+/// Notes packets of slots, and returns the index with its temporary folder.
 fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
     let interface = Interface::new("far0", LinkType::ETHERNET);
     let mut builder = Builder::new(SEGMENT_LEN, IndexOptions::default());
@@ -163,7 +163,7 @@ fn a_flood_from_everywhere_keeps_to_the_budget() {
     );
 }
 
-/// How many slots a search reads.
+/// Slots that a search reads.
 fn slots_read(index: &Index, text: &str) -> usize {
     let question = Question::of(text, &tapline_filter::Options::default());
     index.may_satisfy(&question).unwrap().into_iter().filter(|may| *may).count()

@@ -31,7 +31,7 @@ pub(super) struct Found {
     pub(super) refused: Vec<u64>,
     /// Sections that contradict themselves, in words.
     pub(super) faults: Vec<String>,
-    /// Why nothing can decide over packets of an interface.
+    /// Error of the filter for an interface, after which no packet can be decided.
     pub(super) failure: Option<Error>,
 }
 
@@ -80,7 +80,7 @@ impl Examiner {
         }
     }
 
-    /// Finds what is wanted in sections that stand at a place in a buffer, which it takes if there is something.
+    /// Finds the wanted packets in the sections at `place` of `buffer`. Takes the buffer if there are any.
     pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>, later: Timestamp) -> Found {
         let mut found = Found { thread: self.thread, later, ..Found::default() };
         let known = self.engines.len();

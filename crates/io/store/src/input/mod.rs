@@ -42,12 +42,12 @@ pub struct StoreInput {
     is_read: bool,
     /// The warnings of the search are among the faults.
     is_warned: bool,
-    /// Why nothing can decide over further packets.
+    /// Error of the filter, after which no packet can be decided.
     failure: Option<Error>,
     report: SearchReport,
     /// Sections that were not read to their end.
     faulty: u64,
-    /// Faults that are still to be told.
+    /// Faults that are not reported yet.
     faults: Vec<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct StoreReading {
 /// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks
 /// are faster with several requests at once.
 const THREADS_PER_PROCESSOR: usize = 2;
-/// The most faults of chunks that are told at once.
+/// Faults of chunks that are reported at once, at most.
 const FAULTS_TOLD_MAX: usize = 16;
 /// The time for which opening waits for the first packets before it looks again.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
@@ -198,7 +198,7 @@ impl StoreInput {
         self.warn_once();
     }
 
-    /// Tells of chunks that could not be read.
+    /// Reports chunks that could not be read, once.
     fn warn_once(&mut self) {
         if !std::mem::replace(&mut self.is_warned, true) {
             self.faults.extend(self.search.account().warnings(&self.name));

@@ -104,7 +104,7 @@ impl TimeOrder {
     }
 }
 
-/// How many of these packets, in the order of time, are not later than this.
+/// Number of these packets, sorted by time, up to `limit`.
 fn up_to(records: &[Record], limit: Timestamp) -> usize {
     records.partition_point(|record| record.meta.timestamp <= limit)
 }

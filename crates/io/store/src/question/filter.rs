@@ -57,7 +57,7 @@ impl Add for Shifts {
     }
 }
 
-/// Which headers the next word asks.
+/// Headers to which the next word refers.
 #[derive(Clone, Copy, Debug, Default)]
 struct Where {
     /// All shifts so far.
@@ -73,9 +73,9 @@ struct Walk<'a> {
     resolver: &'a dyn Resolver,
     is_scoped: bool,
     place: Where,
-    /// Of the shifts, those of which every packet has the headers that comes to the next word.
+    /// Shifts of `place` whose headers every packet has that reaches the next word.
     sure: Shifts,
-    /// Those that every packet has which the last part accepted, of the ones in that part.
+    /// Shifts in the last part whose headers every packet has that this part accepted.
     implied: Shifts,
 }
 
@@ -100,7 +100,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What stands in parentheses or below `not`, whose shifts end there in scoped text.
+    /// Walks over parentheses or the operand of `not`. In scoped text the shifts in it end with it.
     fn in_scope<T>(&mut self, walk: impl FnOnce(&mut Self) -> T) -> T {
         let before = self.place;
         let result = walk(self);

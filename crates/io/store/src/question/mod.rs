@@ -1,4 +1,4 @@
-//! What the index can be asked about a filter.
+//! Questions to the index: the part of a filter that keys can answer.
 //!
 //! ```text
 //! question := anything | key | question and question | question or question
@@ -28,17 +28,17 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// Of a packet's own headers.
+    /// A fact of a packet's own headers.
     pub fn of(class: Class, value: u128) -> Fact {
         Fact { key: key(class, value), class: class as u8, value }
     }
 
-    /// Of the first packet that a tunnel carries.
+    /// A fact of the first packet in a tunnel.
     pub fn inner(class: Class, value: u128) -> Fact {
         Fact { key: inner_key(class, value), class: class as u8 + INNER, value }
     }
 
-    /// Its key.
+    /// Key of the fact in an index.
     pub fn key(&self) -> u64 {
         self.key
     }
@@ -57,7 +57,7 @@ impl Fact {
     }
 }
 
-/// What the index can be asked about a filter.
+/// Question to the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Any packet may be meant.
@@ -71,7 +71,7 @@ pub enum Question {
 }
 
 impl Question {
-    /// The question of a filter's text; *anything* for a text that is no filter, which its compiler will refuse.
+    /// The question of a filter's text; *anything* if the text is not a filter, which its compiler will refuse.
     pub fn of(text: &str, options: &Options) -> Question {
         match tapline_filter::parse(text) {
             Ok(ast) => pairs::joined(filter::question(&ast, options)),

@@ -1,4 +1,4 @@
-//! What filters ask the index for.
+//! Questions of filters to the index.
 
 use std::net::{IpAddr, Ipv4Addr};
 

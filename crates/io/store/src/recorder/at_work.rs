@@ -52,9 +52,9 @@ pub(super) struct Flight {
     ticket: u64,
     head: Box<ChunkHead>,
     place: Place,
-    /// What was before it.
+    /// Positions of the segment and of the chain before this chunk.
     before: Before,
-    /// How it ended, and its buffer.
+    /// The buffer and the result of the write.
     ended: Option<(ChunkBuffer, io::Result<()>)>,
 }
 
@@ -67,13 +67,13 @@ pub(super) struct Before {
     pub(super) dropped: u64,
 }
 
-/// What became of the first job.
+/// Result of a step on the first job.
 #[derive(PartialEq, Eq)]
 enum Step {
     Done,
-    /// It waits for an event.
+    /// The job waits for an event.
     Waits,
-    /// It was the last one.
+    /// The job was the last one.
     Over,
 }
 

@@ -1,12 +1,12 @@
-//! The first bytes of each flow, by class of traffic: what comes later of a flow is left out by wish.
+//! The first bytes of each flow, by class of traffic. Later packets of a flow are left out, as the user asked.
 //!
 //! ```text
 //! packet --> flow known? --> bytes so far < those of its class: recorded, else cut
 //!                no --> its class: the first whose filter accepts this packet
 //! ```
 //!
-//! The table of flows has room for a number of them. Where more come the one that was quiet longest is forgotten: if it
-//! goes on, it begins anew. So more may be recorded than was asked for, never less.
+//! The table of flows has a fixed capacity. When it is full, the flow that was quiet longest is removed; its next
+//! packet begins a new flow. So more may be recorded than the user asked for, never less.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -26,7 +26,7 @@ const QUIET_NS: i64 = 300_000_000_000;
 /// The bytes of a flow that is refused as a whole.
 const REFUSED: u64 = u64::MAX;
 
-/// How much of each flow is recorded.
+/// Bytes of each flow to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cutoff {
     /// The flows that are meant, by their first packet; `None` for all.
@@ -37,7 +37,7 @@ pub struct Cutoff {
 
 #[derive(Clone, Copy, Default)]
 struct Flow {
-    /// Its number; 0 for none.
+    /// Number of the flow; 0 for a free entry.
     print: u64,
     bytes: u64,
     /// Bytes that it may have.
@@ -50,9 +50,9 @@ struct Flow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlowVerdict {
     Recorded,
-    /// It is beyond the cut-off of its flow.
+    /// The packet is beyond the cut-off of its flow.
     Cut,
-    /// Its flow began under overload.
+    /// The flow began under overload.
     Refused,
 }
 

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The caller's thread writes no packets to files. If all buffers wait for the disk, the policy [`Overload`] decides:
-//! unless it is told otherwise, [`Recorder::write`] blocks until one is free; packets then queue in the source's ring,
-//! and the source counts those that the ring drops.
+//! by default [`Recorder::write`] blocks until one is free; packets then queue in the source's ring, and the source
+//! counts those that the ring drops.
 
 mod access;
 mod at_work;
@@ -109,7 +109,7 @@ pub struct Recorder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkRoom {
     There,
-    /// It is too long for any chunk.
+    /// The packet is too long for any chunk.
     Never,
     /// No buffer is free.
     Overloaded,

@@ -245,8 +245,8 @@ fn restore_indexes(
     Ok(())
 }
 
-/// Makes the index of a segment in the room that is kept for it; `false`, told, if the disk does not take it. The
-/// segment is searched by its chunks then.
+/// Makes the index of a segment in the room that is reserved for it. If the disk refuses it, reports that and returns
+/// `false`: the segment is then searched by its chunks.
 fn seal_again(
     restored: Restored,
     segments: &Segments,

@@ -115,7 +115,7 @@ pub(super) struct OverloadState {
     pub(super) is_overloaded: bool,
     /// Packets that the caller's thread gave up: all of them, and those that heads of chunks already count.
     pub(super) refused: (u64, u64),
-    /// Of these, packets that came while no buffer was free. All others are of flows that were refused.
+    /// Packets that came while no buffer was free. The others are packets of refused flows.
     pub(super) without_buffer: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Room on the disk for what stands beside segments: indexes, roll-ups, the log.
+//! Reserved disk space for indexes, roll-ups and the log.
 //!
 //! ```text
 //! reserve: one file, as long as all indexes and roll-ups may become less what they are     shorter --> index --> as long as it should be
@@ -20,7 +20,7 @@ use crate::layout::{PAGE_LEN, remove};
 /// An index has at most this part of its segment; of roll-ups a segment has a fifth of that.
 const INDEX_SHARE: u64 = 200;
 const ROLL_UP_SHARE: u64 = 1000;
-/// Pages that an index and a part of a roll-up have besides.
+/// Fixed length of an index and of a part of a roll-up, in addition to the share.
 const EXTRA_LEN: u64 = 4 * PAGE_LEN as u64;
 /// Bytes behind the end of the log: lines of some thousand segments.
 const LOG_LEN: u64 = 1 << 20;
@@ -38,8 +38,8 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Of a store of so many segments. A recording that keeps no room for later ones leaves that of earlier ones as it
-    /// is.
+    /// The reserve of a store with this many segments. A recording that reserves no room for later ones does not
+    /// release that of earlier ones.
     pub(super) fn new(catalog: &Catalog, segments: usize, keeps_room: bool) -> Reserve {
         let segment_len = catalog.segment_len();
         let index = segment_len / INDEX_SHARE + EXTRA_LEN;

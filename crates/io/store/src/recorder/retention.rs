@@ -1,6 +1,6 @@
 //! The clock that `--keep` goes by: one that is set ahead gives nothing up too early.
 
-/// Tells how old packets are, of a wall clock that may be wrong.
+/// Computes the age of packets from a wall clock that may be wrong.
 ///
 /// A clock that is ahead of the newest packets by more than the time that packets are kept is not believed until the
 /// recording has gone on under it for that time: meanwhile the time goes on from where it was. So no packet goes before
@@ -14,7 +14,7 @@ pub(super) struct Retention {
     time_ns: i64,
     /// The wall clock at the last look.
     now_ns: i64,
-    /// How long the recording has gone on under a clock that is ahead.
+    /// Time that was recorded under a clock that is ahead.
     ahead_ns: i64,
 }
 

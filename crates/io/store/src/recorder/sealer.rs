@@ -1,5 +1,5 @@
-//! Work on segments beside the writing of the current one: full ones are kept by the disk and their indexes made; a file
-//! is made ready for the next one.
+//! Work on segments while the current one is written: syncs full ones, makes their indexes, and prepares a file for the
+//! next one.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -21,7 +21,7 @@ pub(super) struct Sealing {
     pub(super) number: u64,
     pub(super) target: Arc<Target>,
     pub(super) contents: Contents,
-    /// What its index will say; `None` for no index.
+    /// Contents of the index; `None` for no index.
     pub(super) index: Option<Box<Builder>>,
 }
 

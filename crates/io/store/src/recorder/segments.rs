@@ -35,7 +35,7 @@ pub(super) struct Segments {
     spares: Vec<PathBuf>,
     /// One of these whose slots are all unused already.
     cleared: Option<PathBuf>,
-    /// Of these the last ones, which were made for this recording.
+    /// Files at the end of `spares` that were made for this recording.
     made: usize,
     /// Segments and spares that there may be.
     count_max: usize,
@@ -135,7 +135,7 @@ impl Segments {
     }
 
     /// Makes a spare file ready for the next segment, or that of the oldest segment, which is none from then on: for
-    /// another thread, with a copy of the segments. [`take_prepared`](Self::take_prepared) tells the recorder's own.
+    /// another thread, with a copy of the segments. [`take_prepared`](Self::take_prepared) updates the recorder's own.
     pub(super) fn prepare(&self) -> Result<Prepared, Error> {
         let (path, recycled) = match self.spares.last() {
             Some(spare) => (spare.clone(), None),
@@ -172,8 +172,8 @@ impl Segments {
         Ok(spare)
     }
 
-    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where
-    /// that fails the file stays what it was, or becomes a spare one.
+    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. After an
+    /// error the file is unchanged, or a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
         let cleared = self.cleared.take();
@@ -263,7 +263,7 @@ impl Segments {
     }
 
     /// Makes spare files of expired segments: for another thread, with a copy of the segments.
-    /// [`take_retired`](Self::take_retired) tells the recorder's own.
+    /// [`take_retired`](Self::take_retired) updates the recorder's own.
     pub(super) fn retire_all(&self, expired: &[u64]) -> Retired {
         let mut retired = Retired { spares: Vec::new(), error: None };
         for &number in expired {
@@ -416,7 +416,7 @@ pub(super) fn check_room(root: &Path, wanted: u64, purpose: &'static str) -> Res
     Ok(())
 }
 
-/// How many segments a store of this size has.
+/// Number of segments in a store of this size.
 pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
     let count = size / segment_len.max(1);
     if count < 2 {
@@ -434,9 +434,8 @@ fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
     Ok(end)
 }
 
-/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no
-/// meaning. The disk keeps that before a chunk is written: after a power failure no old chunk stands where nobody says
-/// that it is old.
+/// Makes every slot from `from` on an unused one by its first and last bytes; the bytes between have no meaning. The
+/// disk has to keep that before a chunk is written: otherwise old chunks could come back after a power failure.
 fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
     // Whole pages, so that no page has to be read before.

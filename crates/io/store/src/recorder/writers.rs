@@ -29,7 +29,7 @@ const CACHED_DEPTH: usize = 1;
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) file: File,
-    /// The same file past the page cache; `None` where the file system cannot, or that is not wanted.
+    /// Second descriptor of the file that bypasses the page cache; `None` if the file system cannot, or it is not wanted.
     direct: Option<File>,
 }
 
@@ -40,14 +40,14 @@ impl Target {
         Ok(Target { file, direct })
     }
 
-    /// One that takes no writes.
+    /// A file that accepts no writes.
     #[cfg(test)]
     pub(super) fn read_only(path: &Path) -> Target {
         Target { file: File::open(path).expect("it is there"), direct: None }
     }
 
-    /// Whether the file system takes writes past the page cache: one of a page where the next chunk goes, which says
-    /// again what it said.
+    /// Whether the file system accepts writes that bypass the page cache. Tries it with the page for the next chunk,
+    /// whose contents stay the same.
     pub(super) fn takes_direct(&self, unused: u64) -> bool {
         let Some(direct) = &self.direct else { return false };
         let mut page = ChunkBuffer::with_capacity(PAGE_LEN);
@@ -71,7 +71,7 @@ pub(super) struct Request {
     pub(super) target: Arc<Target>,
     pub(super) buffer: ChunkBuffer,
     pub(super) offset: u64,
-    /// What the answer says again.
+    /// Number of the request, which the answer repeats.
     pub(super) ticket: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The thread that writes: chunks to segments, indexes beside them.
+//! The thread that writes chunks to segments.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,16 +29,16 @@ use crate::layout::{PAGE_LEN, SLOT_LEN, gap, named};
 use crate::log::{self, History, now};
 use crate::recordings::Rest;
 
-/// How often old segments are looked for, in nanoseconds.
+/// Interval between searches for expired segments, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 /// Old segments that are given up at once: no segment begins meanwhile.
 const EXPIRED_MAX: usize = 16;
 
 /// The last part of a segment in which a file is made ready for the next one.
 const PREPARED_SHARE: u64 = 8;
-/// How often a segment is asked for where there is none, in nanoseconds.
+/// Interval between attempts to get a segment while there is none, in nanoseconds.
 const RETRY_EVERY_NS: i64 = 1_000_000_000;
-/// What the thread is to do.
+/// Order to the store's thread.
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
     Chunk { buffer: ChunkBuffer, head: Box<ChunkHead>, offset: u64 },
@@ -54,7 +54,7 @@ pub(super) enum Job {
     End,
 }
 
-/// What the store's thread is told.
+/// Event for the store's thread.
 pub(super) enum Event {
     /// There is another job in the queue.
     Job,
@@ -66,11 +66,11 @@ pub(super) enum Event {
     Prepared(Result<Prepared, Error>),
     /// Segments were given up, as far as they could be.
     Retired(Retired),
-    /// The disk keeps what was written when that was asked for, or an error was told.
+    /// The disk keeps what was written before the request, or the error was reported.
     Synced,
 }
 
-/// Where a chunk stands or will, and its hash.
+/// Position of a chunk, written or not yet, and its hash.
 pub(super) struct Place {
     pub(super) offset: u64,
     end: u64,
@@ -94,7 +94,7 @@ pub(super) struct Untold {
     refused: u64,
 }
 
-/// A place where a chunk may stand that was written again elsewhere.
+/// A place that may have a chunk which was also written elsewhere.
 pub(super) struct Doubtful {
     /// The segment's number.
     segment: u64,
@@ -113,7 +113,7 @@ pub(super) struct Writing {
     pub(super) contents: Contents,
     /// The last chunk of the store: its number and hash.
     pub(super) last: (u64, [u8; 32]),
-    /// Bytes of the segment up to which fillers or chunks stand in the current slot.
+    /// End of the fillers and chunks in the current slot, in bytes of the segment.
     pub(super) filled: u64,
     /// Where the last chunk of the segment ends.
     pub(super) end: u64,
@@ -133,7 +133,7 @@ pub(super) struct Writing {
     pub(super) is_full: bool,
     /// When a segment was asked for in vain, by the clock of chunks.
     pub(super) tried: Timestamp,
-    /// What `--keep` goes by.
+    /// The rule of `--keep`.
     pub(super) retention: Option<Retention>,
     pub(super) expired: Timestamp,
     pub(super) progress: Arc<Progress>,
@@ -279,7 +279,7 @@ impl Writing {
         self.note_times(head);
     }
 
-    /// Adds to a head what chunks told that could not be written.
+    /// Adds the counts of chunks that could not be written to the next head.
     pub(super) fn tell_untold(&mut self, head: &mut ChunkHead) {
         let Untold { received, lost, cut, overload, refused } = std::mem::take(&mut self.untold);
         head.refused = head.refused.saturating_add(refused);
@@ -376,7 +376,7 @@ impl Writing {
         self.clear_doubtful();
     }
 
-    /// What the segment that is full has.
+    /// Returns the contents of a full segment and forgets them.
     pub(super) fn close(&mut self) -> (u64, Arc<Target>, Contents) {
         self.is_unsynced = false;
         (self.number, self.target(), std::mem::take(&mut self.contents))
@@ -393,8 +393,8 @@ impl Writing {
         if slot_end <= offset { slot_end } else { self.end }
     }
 
-    /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is
-    /// something where chunks could not be written.
+    /// Marks the bytes between the last chunk and `offset` as gaps, none of which crosses a slot's end. There are such
+    /// bytes after chunks could not be written.
     fn leave_gap(&mut self, offset: u64) -> io::Result<()> {
         let slot_len = SLOT_LEN as u64;
         let mut at = self.gap_start(offset);
@@ -406,7 +406,7 @@ impl Writing {
         Ok(())
     }
 
-    /// Puts gaps where chunks may stand that were written again elsewhere. What the disk refuses is tried again later.
+    /// Overwrites places with gaps whose chunks were written elsewhere. Tries again later where the disk refuses it.
     fn clear_doubtful(&mut self) {
         let segments = &self.segments;
         self.doubtful.retain(|one| {
@@ -469,16 +469,16 @@ impl Writing {
         self.end > len - len / PREPARED_SHARE && !self.is_full && !self.segments.has_cleared()
     }
 
-    /// Learns of the file that was made ready. Where there is none the next segment is asked for when it begins, and
-    /// the error is told then.
+    /// Takes the file that was prepared. Without one the next segment is requested when it begins, which reports the
+    /// error.
     pub(super) fn take_prepared(&mut self, prepared: Result<Prepared, Error>) {
         let Ok(prepared) = prepared else { return };
         add(&self.progress.recycled, u64::from(prepared.recycled.is_some()));
         self.segments.take_prepared(prepared);
     }
 
-    /// What the disk is to keep next: the segment's file, if chunks were written to it or `is_flying` says that some
-    /// are being written.
+    /// The file to sync next: that of the segment, if chunks were written to it or `is_flying` says that some are being
+    /// written.
     pub(super) fn begin_sync(&mut self, is_flying: bool) -> Option<(Arc<Target>, PathBuf)> {
         self.clear_doubtful();
         let is_needed = std::mem::take(&mut self.is_unsynced) || is_flying;

@@ -1,13 +1,13 @@
-//! What a search did with every segment and every chunk of a store.
+//! Counters of a search: segments and chunks by outcome.
 
 use std::ops::AddAssign;
 
-/// What a search did with the chunks of a store: each segment and each chunk is in one place.
+/// Counters of a search: each segment and each chunk is in one count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchAccount {
     /// Segments of the store: when the search began, and those that it followed since.
     pub segments: u64,
-    /// Of these, passed over because of their times.
+    /// Segments that were skipped because of their times.
     pub segments_by_time: u64,
     /// Passed over because no segment of their roll-up has the keys.
     pub segments_by_roll_up: u64,
@@ -27,7 +27,7 @@ pub struct SearchAccount {
     pub segments_left: u64,
     /// Chunks of the segments that were looked into.
     pub chunks: u64,
-    /// Of these, passed over because of their times.
+    /// Chunks that were skipped because of their times.
     pub chunks_by_time: u64,
     /// Passed over because their slot does not have the keys.
     pub chunks_by_keys: u64,
@@ -94,8 +94,7 @@ impl SearchAccount {
         warnings
     }
 
-    /// Whether `lost` may be more than it says: some losses are not known, or stand in segments that were not looked
-    /// into.
+    /// Whether `lost` is a lower bound: some losses are unknown, or are in segments that were not read.
     pub fn is_lost_at_least(&self) -> bool {
         let not_looked_into =
             self.segments_by_roll_up + self.segments_gone + self.segments_left + self.unread();

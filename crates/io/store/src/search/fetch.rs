@@ -12,7 +12,7 @@ use crate::walk::{Bytes, Found, Walk, belongs};
 /// A chunk in a stretch.
 struct Chunk<'a> {
     bytes: &'a [u8],
-    /// Where it stands in its segment.
+    /// Offset in the segment.
     offset: u64,
 }
 
@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-/// Where chunks of these lengths stand, one behind the other.
+/// Places of chunks of these lengths, one after the other.
 fn together(from: u64, chunks: &[u32]) -> Vec<Place> {
     let mut offset = from;
     let place = |len: &u32| {

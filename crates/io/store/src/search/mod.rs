@@ -61,7 +61,7 @@ pub struct Search {
     segments: VecDeque<u64>,
     /// Number of segments when the search began.
     total: u64,
-    /// How far a recording was followed; `None` without [`Search::follow`].
+    /// Position in a recording that is followed; `None` without [`Search::follow`].
     tail: Option<Tail>,
     account: SearchAccount,
 }

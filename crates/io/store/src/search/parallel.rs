@@ -26,32 +26,31 @@ use crate::log;
 
 /// Segments that are looked into ahead of those whose chunks are read, for each thread.
 const AHEAD: usize = 4;
-/// Buffers that are kept for further stretches, beside those in use.
+/// Buffers that are kept for further stretches, in addition to those in use.
 const SPARE_MAX: usize = 4;
 /// The longest nap of a thread that keeps to a rate: then it looks whether it is to end.
 const NAP_MAX: Duration = Duration::from_millis(50);
-/// How often a recording that is followed is looked at.
+/// Poll interval of a recording that is followed.
 const LOOK: Duration = Duration::from_millis(50);
-/// The time after the end of the window for which a followed recording is still read, in nanoseconds: packets are
-/// written 800 ms after their arrival, unless the recorder was told otherwise.
+/// The time after the end of the window for which a followed recording is still read, in nanoseconds: by default
+/// packets are written 800 ms after their arrival.
 const FOLLOW_AFTER_NS: i64 = 2_000_000_000;
 /// Open files that are left to the rest of the process.
 const FILES_LEFT: u64 = 32;
 /// Open files of a segment: two for its packets, one for its index.
 const FILES_PER_SEGMENT: u64 = 3;
 
-/// Makes something of intact sections: they stand at a place in a buffer, which may be taken. The time is the least
-/// that a packet of the next [`REACH`](super::REACH) slots may have: packets up to it are in the order of time already,
-/// once they are sorted among themselves.
+/// Examines intact sections at a place in a buffer, which it may take. The time is the least that a packet of the next
+/// [`REACH`](super::REACH) slots may have: packets up to it are complete, and in order once they are sorted.
 pub(crate) type Examine<T> = Box<dyn FnMut(&mut Vec<u8>, Range<usize>, Timestamp) -> T + Send>;
 
-/// What is to be done, by the number of the thread, counted from 0 over all threads that ever were.
+/// Makes the examiner of a thread by its number, counted from 0 over all threads that ever were.
 pub(crate) type Examiners<T> = Arc<dyn Fn(usize) -> Examine<T> + Send + Sync>;
 
-/// What a search has for its caller.
+/// Next result of a search.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next<T> {
-    /// What was made of the next sections.
+    /// Result for the next sections.
     Found(T),
     /// Nothing within the time allowed; ask again.
     Idle,
@@ -92,7 +91,7 @@ struct Shared<T> {
 struct State<T> {
     segments: VecDeque<u64>,
     total: u64,
-    /// What is to be read of the segments after those, in their order; `None` while one is looked into.
+    /// Plans of the segments after those, in their order; `None` while one is being made.
     plans: VecDeque<Option<VecDeque<Stretch>>>,
     /// Segments before the first of `plans`.
     planned: u64,
@@ -188,10 +187,9 @@ impl<T: Send + 'static> ParallelSearch<T> {
         }
     }
 
-    /// What was made of the next sections, waiting for at most `wait`.
+    /// Result for the next sections; waits for at most `wait`.
     ///
-    /// # Panics
-    /// If a thread did.
+    /// # Panics If a thread panicked.
     pub(crate) fn next(&mut self, wait: Duration) -> Next<T> {
         let until = Instant::now() + wait;
         let shared = Arc::clone(&self.shared);
@@ -268,7 +266,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         }
     }
 
-    /// What it did so far.
+    /// Counters so far.
     pub(crate) fn account(&self) -> SearchAccount {
         let state = self.shared.state();
         let chunks =
@@ -398,7 +396,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> State<T> {
-    /// What is to be done next, if anything can be.
+    /// The next task, if there is one.
     fn task(&mut self, room: usize, ahead: usize) -> Option<Task> {
         while self.plans.front().is_some_and(|plan| plan.as_ref().is_some_and(VecDeque::is_empty)) {
             self.plans.pop_front();
@@ -428,7 +426,7 @@ impl<T> State<T> {
     }
 }
 
-/// Tells the caller of a panic, which would wait for the result for ever.
+/// Wakes the caller when a thread panics: it would wait for the result for ever.
 struct Alarm<'a, T>(&'a Shared<T>);
 
 impl<T> Drop for Alarm<'_, T> {

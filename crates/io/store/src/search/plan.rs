@@ -1,8 +1,8 @@
-//! Which chunks are to be read: segment by segment, by time and by keys.
+//! Plan of a search: chooses the chunks to read, segment by segment, by time and by keys.
 //!
 //! ```text
 //! segment --time of its index--> --keys--> slots --time--> a stretch each, whose chunks are found when it is read
-//!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
+//!         '-- no index: its chunks are walked, and chosen by time; adjacent ones are a stretch
 //! ```
 
 use std::collections::VecDeque;
@@ -28,7 +28,7 @@ use crate::walk::Walk;
 /// Bytes of chunks that a search reads through the page cache; none while a recorder runs.
 pub(super) const CACHED_MAX: u64 = 256 << 20;
 
-/// What is asked of a store.
+/// Question to a store, and the state to answer it.
 pub(super) struct Plan {
     pub(super) catalog: Arc<Catalog>,
     pub(super) window: Window,
@@ -54,7 +54,7 @@ pub(super) struct OpenSegment {
     pub(super) unfinished_from: u64,
 }
 
-/// What is read of a segment at once.
+/// Part of a segment that is read at once.
 pub(super) struct Stretch {
     pub(super) segment: Arc<OpenSegment>,
     pub(super) offset: u64,
@@ -68,7 +68,7 @@ pub(super) struct Stretch {
 
 /// Slots in which older packets are looked for before a packet is given out.
 pub const REACH: u64 = 3;
-/// Of the next slots nothing is known.
+/// Nothing is known of the next slots.
 pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
 pub(super) enum Part {
@@ -79,7 +79,7 @@ pub(super) enum Part {
 }
 
 impl Stretch {
-    /// Its bytes.
+    /// Length in bytes.
     pub(super) fn len(&self) -> usize {
         match &self.part {
             Part::Chunks(chunks) => chunks.iter().map(|len| *len as usize).sum(),
@@ -96,7 +96,7 @@ impl Stretch {
     }
 }
 
-/// Where a chunk stands.
+/// Place of a chunk in its segment.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) offset: u64,
@@ -116,8 +116,8 @@ impl Plan {
         }
     }
 
-    /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in
-    /// the account.
+    /// The stretches of a segment to read, in the order of recording. Counts the segment and the skipped chunks in the
+    /// account.
     pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
         if self.is_ruled_out(number, account) {
             return Vec::new();
@@ -212,7 +212,7 @@ impl Plan {
         Ok(Some((stretches(&segment, &places), account)))
     }
 
-    /// What an index does not rule out; `None` if it is damaged.
+    /// The stretches that an index does not rule out; `None` if it is damaged.
     fn by_index(
         &self,
         index: &Index,
@@ -279,7 +279,7 @@ impl Plan {
 
     /// The chunks of a segment that the times do not rule out, and where those begin that may be written just now: as
     /// many as a recorder has on their way to the disk. A later one may be whole before an earlier one is, so a place
-    /// among them that is no chunk is not damaged.
+    /// among them without a chunk is not damaged.
     fn by_walk(
         &self,
         segment: &OpenSegment,
@@ -323,7 +323,7 @@ impl Plan {
     }
 }
 
-/// Puts chunks together that stand together; each has the least time of its packets.
+/// Joins adjacent chunks to stretches; each has the least time of its packets.
 pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(Place, Timestamp)]) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     let (mut chunks, mut from, mut len, mut least) = (Vec::new(), 0, 0, LATER_UNKNOWN);

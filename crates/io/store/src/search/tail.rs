@@ -12,7 +12,7 @@ use super::plan::{OpenSegment, Place, Plan, Stretch, stretches};
 use crate::chunk::is_intact;
 use crate::walk::{Found, Walk};
 
-/// How far a recording was followed.
+/// Position in a recording that is followed.
 #[derive(Default)]
 pub(super) struct Tail {
     /// The segment that is followed; 0 for none yet.
@@ -35,7 +35,7 @@ impl Tail {
 }
 
 impl Plan {
-    /// What was recorded since.
+    /// The stretches that were recorded since the last call.
     pub(super) fn tail(&self, tail: &mut Tail, account: &mut SearchAccount) -> Vec<Stretch> {
         let numbers = self.catalog.numbers().unwrap_or_default();
         let mut all = Vec::new();

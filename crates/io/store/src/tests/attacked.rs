@@ -457,7 +457,8 @@ fn a_followed_recording_ends_with_its_window() {
     search.pause();
 }
 
-/// Checksums of an index's pages are no secret: its totals and times are compared with the heads of the chunks.
+/// Checksums of an index's pages prove nothing, as they have no key: its totals and times are compared with the heads
+/// of the chunks.
 #[test]
 fn a_forged_head_of_an_index_is_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -129,7 +129,7 @@ fn segments_on_hold_are_kept() {
     assert!(check(&catalog, &mut |_, _| true).unwrap().findings.iter().any(is_gap));
 }
 
-/// The losses that a search over all tells of: their number, and how many unknown ones there are.
+/// Losses that a search over everything reports: their number, and how many losses of unknown size there are.
 fn losses_told(root: &Path) -> (u64, u64) {
     let mut search = search(root, Window::ALL);
     found(&mut search);

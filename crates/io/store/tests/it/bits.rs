@@ -12,7 +12,7 @@ use super::packets::{at_ms, find, host_of, interfaces, record};
 use super::recording::settings;
 
 const PACKETS: u64 = 4000;
-/// What a flipped bit may cost: a chunk.
+/// Bytes that a flipped bit may cost: one chunk.
 const CHUNK: u64 = 1400;
 
 #[test]

@@ -1,7 +1,7 @@
-//! What a disk was told, and what it may have kept when power failed.
+//! Commands to a disk, and the files that it may have kept when power failed.
 //!
 //! ```text
-//! log    := record*                  written by disk.c, which stands between a process and the disk
+//! log    := record*                  written by disk.c, which is between a process and the disk
 //! record := "DISK" u32 | kind u32 | file u64 | offset u64 | length u64 | bytes       kinds below
 //!
 //! kept at a moment   data:   all that a fsync of the file covered; of each page of 4 KiB written since, one of its states,
@@ -20,7 +20,7 @@ use tapline_testkit::random::Random;
 const PAGE_LEN: usize = 4096;
 const SECTOR_LEN: usize = 512;
 
-/// The library that stands between a process and the disk.
+/// The library between a process and the disk.
 pub(crate) struct Shim {
     path: PathBuf,
 }
@@ -42,7 +42,7 @@ impl Shim {
         }
     }
 
-    /// Has a command log what it does below `root`.
+    /// Makes a command log its operations below `root`.
     pub(crate) fn log(&self, command: &mut Command, root: &Path, log: &Path) {
         command.env("LD_PRELOAD", &self.path).env("TAPLINE_DISK_ROOT", root).env("TAPLINE_DISK_LOG", log);
     }
@@ -61,7 +61,7 @@ impl Shim {
     }
 }
 
-/// Something that the disk was told.
+/// A command to the disk.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Write { file: u64, offset: u64, data: Vec<u8> },
@@ -106,21 +106,21 @@ pub(crate) fn read_log(log: &Path, root: &Path) -> Vec<Told> {
     told
 }
 
-/// What a disk does with what it was not told to keep.
+/// Treatment of operations that no sync covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// Everything is kept up to the moment.
     Cut,
     /// So it is, but of the last write only a part.
     Torn,
-    /// Of each page any state, and names as far as the journal went.
+    /// Each page may be in any state; names are kept as far as the journal went.
     Reordered,
 }
 
 /// A write that no fsync covers.
 #[derive(Clone, Copy)]
 struct Pending {
-    /// Its place among what was told.
+    /// Index of the write in the log.
     told: usize,
     /// Bytes of it.
     len: usize,
@@ -145,7 +145,7 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Follows what was told at `at`.
+    /// Applies the command at `at`.
     pub(crate) fn follow(&mut self, log: &[Told], at: usize) {
         match &log[at] {
             Told::Write { file, data, .. } => {
@@ -179,7 +179,7 @@ impl Disk {
         self.files.entry(file).or_default()
     }
 
-    /// Makes in `folder` what the disk may have after power failed behind what was told at `at`.
+    /// Writes to `folder` what the disk may have if power fails after the command at `at`.
     pub(crate) fn image(&self, log: &[Told], at: usize, manner: Manner, random: &mut Random, folder: &Path) {
         let mut names = self.names.clone();
         let kept = match manner {
@@ -227,8 +227,8 @@ fn rename(names: &mut BTreeMap<PathBuf, Option<u64>>, told: &Told) {
     }
 }
 
-/// What a file may have. `journal` is the first change of names that is not kept: lengths set behind it may not be kept
-/// either.
+/// Contents that a file may have. `journal` is the first change of names that is not kept: lengths set after it may not
+/// be kept either.
 fn content(
     state: &FileState,
     log: &[Told],

@@ -78,7 +78,7 @@ fn check(store: &Path, told: &Told, context: &str) {
     }
 }
 
-/// Writes stop while half of the packets come; each policy loses what it says, and counts it.
+/// Writes stop while half of the packets come; each policy drops the packets that it names, and counts them.
 #[test]
 fn a_slow_disk_costs_the_packets_of_the_policy() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Recorders that are killed at any moment: what they told to be written is found, once, by the next as by a scan.
+//! Recorders that are killed at any moment: the next recorder finds every packet once that was reported as written, as
+//! does a scan.
 
 use std::fs;
 use std::thread::sleep;

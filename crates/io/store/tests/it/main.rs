@@ -14,7 +14,7 @@ mod power;
 mod recording;
 mod surroundings;
 
-/// How many faults a test makes: `usual` unless the environment says otherwise.
+/// Number of faults that a test makes: `usual` unless the environment says otherwise.
 fn faults(usual: u64) -> u64 {
     std::env::var("TAPLINE_STORE_FAULTS").map_or(usual, |count| count.parse().expect("a number"))
 }

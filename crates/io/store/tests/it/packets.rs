@@ -14,7 +14,7 @@ use tapline_store::{
 
 /// Packets of one host, one after the other.
 pub(crate) const PACKETS_OF_HOST: u64 = 50;
-/// Where the number stands: behind the headers of Ethernet, IPv4 and UDP.
+/// Offset of the number: after the headers of Ethernet, IPv4 and UDP.
 const NUMBER_AT: usize = 42;
 
 pub(crate) fn at_ms(millisecond: i64) -> Timestamp {
@@ -72,7 +72,7 @@ pub(crate) fn record(
     let _ = recorder.write(&Batch::new(&data, &records), &all, &interfaces(), now);
 }
 
-/// What a search gave.
+/// Result of a search.
 pub(crate) struct Found {
     /// Numbers of the packets, in their order.
     pub(crate) numbers: Vec<u64>,

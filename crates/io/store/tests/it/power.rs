@@ -17,7 +17,7 @@ use super::recording::{FLUSH_NS, Recording, SYNC_NS, settings};
 const SEGMENTS: u64 = 3;
 /// The numbers of packets that are recorded over an image.
 const LATER: std::ops::Range<u64> = 1_000_000..1_000_100;
-/// Chunks stand at multiples of it.
+/// Chunks begin at multiples of it.
 const PAGE_LEN: usize = 4096;
 
 /// A chunk as docs/format/store.md has it, with the packets in it.
@@ -73,12 +73,12 @@ fn chunk(bytes: &[u8], segment: u64) -> Option<(Chunk, usize)> {
 /// Packets of chunks, by number of the chunk.
 type Packets = BTreeMap<u64, Vec<u64>>;
 
-/// What the recorder was promised by the disk so far.
+/// Files and chunks that the disk has to keep so far.
 #[derive(Default)]
 struct Promise {
     /// Every file as the recorder sees it, and the segment that it is.
     files: BTreeMap<u64, (Vec<u8>, Option<u64>)>,
-    /// Of each file that is a segment: the chunks that a sync covered.
+    /// Chunks of each segment file that a sync covered.
     synced: BTreeMap<u64, Packets>,
 }
 
@@ -186,7 +186,7 @@ fn power_failures_cost_what_was_not_synced() {
     eprintln!("{count} images of {} calls: {sums:?}", log.len());
 }
 
-/// What all images had and lost.
+/// Sums over all images.
 #[derive(Debug, Default)]
 struct Sums {
     promised: usize,
@@ -230,7 +230,7 @@ fn check(store: &Path, promise: &Promise, told: &str, random: &mut Random, sums:
     }
 }
 
-/// What is found, and what is said of the rest, before anybody mends anything.
+/// Searches and checks a store before anything repairs it.
 fn look(store: &Path, promised: &Packets, written: &Packets, told: &str, sums: &mut Sums) -> Vec<u64> {
     let found = find(store, Window::ALL, "");
     let numbers: BTreeSet<u64> = found.numbers.iter().copied().collect();
@@ -247,7 +247,7 @@ fn look(store: &Path, promised: &Packets, written: &Packets, told: &str, sums: &
     found.numbers
 }
 
-/// What is said to be lost or damaged. Nothing that was synced may be.
+/// Checks that the findings are true: no chunk that was synced is lost or damaged.
 fn findings_are_true(store: &Path, promised: &Packets, told: &str) -> Vec<Finding> {
     let findings = verify(&Catalog::open(store).unwrap(), &mut |_, _| true).unwrap().findings;
     for finding in &findings {

@@ -13,16 +13,16 @@ use tapline_store::{Losses, Overload, Recorder, RecorderSettings, Totals};
 
 use super::packets::{at_ms, interfaces, record};
 
-/// What the other process is to do, as `KEY=VALUE`, one a line.
+/// Orders to the other process, as `KEY=VALUE`, one a line.
 const WHAT: &str = "TAPLINE_TEST_RECORDING";
 
-/// How long packets wait for others, by the recording's clock.
+/// Time for which packets wait for others, by the recording's clock.
 pub(crate) const FLUSH_NS: i64 = 300_000_000;
-/// How much time's packets a power failure may cost.
+/// Time between syncs: a power failure loses at most this much.
 pub(crate) const SYNC_NS: i64 = 1_000_000_000;
 /// The clock goes on by so much after each batch.
 pub(crate) const STEP_MS: i64 = 100;
-/// Of so many packets that the source received one was lost before the recorder.
+/// One of so many packets that the source received was lost before the recorder.
 pub(crate) const LOST_OF: u64 = 10;
 
 /// The most packets on their way to a disk that is well: those of two chunks.
@@ -39,7 +39,7 @@ fn policy_number(policy: Overload) -> usize {
 #[derive(Clone, Debug)]
 pub(crate) struct Recording {
     pub(crate) store: PathBuf,
-    /// Where it tells how far it is.
+    /// File to which the recording writes its progress.
     pub(crate) progress: PathBuf,
     /// Packets' numbers.
     pub(crate) numbers: std::ops::Range<u64>,
@@ -55,7 +55,7 @@ pub(crate) struct Recording {
     pub(crate) is_finished: bool,
 }
 
-/// What a recording told of itself last.
+/// Last report of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) handed: u64,
@@ -109,7 +109,7 @@ impl Recording {
         })
     }
 
-    /// What it told last.
+    /// The last report.
     pub(crate) fn told(&self) -> Told {
         let text = fs::read_to_string(&self.progress).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];

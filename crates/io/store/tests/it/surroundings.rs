@@ -1,4 +1,4 @@
-//! What happens around a store: it is moved and copied, its files go while somebody searches, a second recorder comes.
+//! Events around a store: it is moved and copied, its files go during a search, a second recorder comes.
 
 use std::fs;
 use std::io::Write;
@@ -87,7 +87,7 @@ fn segments_deleted_under_a_search_are_told() {
     assert!(found.len() > 10_000 && found.len() < 20_000, "{}", found.len());
 }
 
-/// What is cut is in the recording: recorded and cut packets are all.
+/// Packets beyond a cut-off are counted: recorded and cut packets together are all.
 #[test]
 fn packets_beyond_a_cut_off_are_counted() {
     let folder = tempfile::tempdir().unwrap();
