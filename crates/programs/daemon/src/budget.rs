@@ -71,7 +71,7 @@ impl Purses {
         self.purses.retain(|purse| purse.left_ns < purse.full_ns(span));
     }
 
-    /// What each of the users that spend may spend, in milliseconds a second.
+    /// Budget of each user with a purse, in milliseconds a second.
     fn share_ms(&self) -> u32 {
         (self.time_of_all_ms / self.purses.len().max(1) as u32).max(1)
     }
@@ -116,7 +116,7 @@ impl Purses {
         })
     }
 
-    /// How long it takes at most until a user may spend again.
+    /// Longest time until a user may spend again.
     pub(crate) fn wait(&self, uid: u32) -> Duration {
         let Some(purse) = self.of(uid) else { return Duration::ZERO };
         let until = |left_ns: i64, rate_ms: u32| {
@@ -139,7 +139,7 @@ fn gain(rate_ms: u32, time: Duration) -> i64 {
     i64::try_from(time.as_nanos() * u128::from(rate_ms) / 1000).unwrap_or(i64::MAX)
 }
 
-/// What `work` gives, and the processor time of this thread that went into it.
+/// Runs `work`. Returns its result and the processor time of this thread that it used.
 pub(crate) fn spent<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let before = usage::thread_time();
     let result = work();

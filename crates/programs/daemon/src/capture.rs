@@ -27,7 +27,7 @@ use crate::worker::{
 };
 use crate::{CaptureRule, Error};
 
-/// How long a worker may take to answer: it answers between two batches.
+/// Longest wait for an answer of a worker: it answers between two batches.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// The longest filter of a reader in bytes, some 370 addresses of hosts. Others wait while it is compiled, twice: for
@@ -62,7 +62,7 @@ pub(crate) struct NewReader {
     pub(crate) payer: Option<(Payer, Allowance)>,
     /// The group whose share of the packets it gets.
     pub(crate) group: Option<tapline_tap_client::GroupRequest>,
-    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    /// Rank among the readers of which the first gets each packet; `None` if the reader gets its packets anyway.
     pub(crate) precedence: Option<u64>,
 }
 
@@ -86,13 +86,13 @@ pub(crate) struct ReaderSum {
 /// Counters of a capture, at its end or on the way.
 #[derive(Clone, Debug)]
 pub struct CaptureTotals {
-    /// Its name.
+    /// Name of the capture.
     pub name: String,
     /// Before the daemon, for each interface.
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent.
     pub packets: u64,
-    /// Of these, packets that no reader wanted.
+    /// Packets of `packets` that no reader wanted.
     pub unwanted: u64,
     /// Packets stored, in all buffers.
     pub stored: u64,
@@ -125,7 +125,8 @@ impl Capture {
         Capture::start_by(rule, vec![source], Some(handle), None)
     }
 
-    /// Likewise; processor time that users may take is by the second of `clock`, in nanoseconds, if there is one.
+    /// Starts the threads. `clock`, if there is one, replaces the clock for the processor time of users, in
+    /// nanoseconds.
     fn start_by(
         rule: CaptureRule,
         sources: Vec<Box<dyn Source>>,
@@ -184,7 +185,7 @@ impl Capture {
         &self.interfaces
     }
 
-    /// How filters of readers are compiled.
+    /// Options of the compiler for the filters of readers.
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -358,8 +359,8 @@ impl Capture {
         sum
     }
 
-    /// What it does, without its readers; and those by their numbers. For a user from whom something is withheld, only
-    /// what readers with the same rights got: the rest would tell of what others see.
+    /// Status of the capture without its readers, and sums of the readers by number. A user with restricted rights gets
+    /// only what readers with the same rights got: the rest would reveal packets of others.
     pub(crate) fn status(&self, rights: &Rights) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
         let is_restricted = self.withholds(rights);
         let mut status = CaptureStatus {
@@ -469,7 +470,7 @@ impl ReaderSum {
 }
 
 impl Thread {
-    /// Gives an order and waits for what it answers.
+    /// Gives an order and waits for the answer.
     fn order<T>(&self, order: Order, answer: &Receiver<T>) -> Option<T> {
         self.orders.send(order).ok()?;
         self.wake();
@@ -500,7 +501,7 @@ fn lost_before(account: &InterfaceAccount) -> u64 {
     account.lost().saturating_add(told(account, false))
 }
 
-/// What counters before the source say: those that count losses alone, or the others.
+/// Sum of the counters before the source: of those that count losses alone, or of the others.
 fn told(account: &InterfaceAccount, is_doubtful: bool) -> u64 {
     let losses = account.losses.iter().filter(|loss| loss.counts_unwanted_frames() == is_doubtful);
     losses.filter_map(|loss| loss.count.known()).fold(0, u64::saturating_add)

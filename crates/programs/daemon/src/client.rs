@@ -22,7 +22,7 @@ const REQUESTS_AT_ONCE: usize = 16;
 pub(crate) struct Client {
     pub(crate) channel: Channel,
     pub(crate) who: ClientIdentity,
-    /// What it says that it is; `None` before it said anything.
+    /// Name that the client gave of its program; `None` before it gave one.
     pub(crate) program: Option<String>,
     pub(crate) reading: Option<Reading>,
 }
@@ -37,7 +37,7 @@ impl Client {
 /// The capture that a connection reads.
 pub(crate) struct Reading {
     pub(crate) number: u64,
-    /// Which capture.
+    /// Index of the capture.
     pub(crate) capture: usize,
     pub(crate) attach: AttachRequest,
     /// Memory of its indices, in the account of its user.
@@ -59,11 +59,11 @@ impl From<Reply> for Answer {
     }
 }
 
-/// Why a connection is over.
+/// Reason for the end of a connection.
 pub(crate) enum Over {
-    /// It was closed.
+    /// The client closed it.
     Closed,
-    /// It does not keep to the protocol, or does not read our answers.
+    /// The client violates the protocol, or does not read our answers.
     Faulty(String),
 }
 

@@ -1,8 +1,8 @@
-//! Why a daemon does not start, or a capture ends.
+//! Errors of a daemon at its start and in its captures.
 
 use std::path::PathBuf;
 
-/// Why a daemon does not start, or a capture ends.
+/// Error of a daemon at its start, or of a capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -19,13 +19,13 @@ pub enum Error {
     Senseless {
         /// The file.
         path: PathBuf,
-        /// What, and what to do.
+        /// The fault, and what to do.
         what: String,
     },
     /// A file or socket.
     #[error("{}: {source}", path.display())]
     File {
-        /// Which.
+        /// The file or socket.
         path: PathBuf,
         /// The error of the kernel.
         source: std::io::Error,
@@ -36,32 +36,32 @@ pub enum Error {
         /// The socket.
         path: PathBuf,
     },
-    /// Its interfaces have different link types.
+    /// The interfaces of a capture have different link types.
     #[error(
         "capture {capture:?}: {first} has link type {first_type}, {other} has {other_type}; a buffer has one: make two captures of them"
     )]
     LinkTypes {
-        /// Its name.
+        /// Name of the capture.
         capture: String,
         /// One interface.
         first: String,
-        /// Its link type.
+        /// Link type of `first`.
         first_type: String,
         /// Another.
         other: String,
-        /// Its link type.
+        /// Link type of `other`.
         other_type: String,
     },
     /// No interface is there yet.
     #[error("capture {capture:?}: no interface that is meant is there")]
     NoInterface {
-        /// Its name.
+        /// Name of the capture.
         capture: String,
     },
     /// A filter of the rules.
     #[error("capture {capture:?}: {text}")]
     Filter {
-        /// Its name.
+        /// Name of the capture.
         capture: String,
         /// The fault.
         text: String,

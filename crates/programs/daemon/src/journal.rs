@@ -32,7 +32,7 @@ pub enum EntryKind {
 }
 
 impl EntryKind {
-    /// Its `MESSAGE_ID`.
+    /// The `MESSAGE_ID`.
     pub fn id(self) -> &'static str {
         match self {
             EntryKind::Serving => "5566df13934d44cab811383dc1790f70",
@@ -41,7 +41,7 @@ impl EntryKind {
         }
     }
 
-    /// Its priority, as syslog(3) counts.
+    /// The priority, as in syslog(3).
     fn priority(self) -> u8 {
         match self {
             EntryKind::Serving => 6,
@@ -54,7 +54,7 @@ impl EntryKind {
 /// An entry of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// The line.
     pub message: String,

@@ -12,7 +12,7 @@
 //! rights. A reader that may not see a packet cannot map it: readers of different rights have different buffers (a
 //! [`view`] each).
 //!
-//! | module | what it is |
+//! | module | contents |
 //! |---|---|
 //! | `rules` | the access rules, from a TOML file |
 //! | `recording` | captures that are recorded: their tables in the rules, and their states |

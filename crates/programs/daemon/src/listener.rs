@@ -24,7 +24,7 @@ use crate::{Error, Rules};
 
 /// Descriptors that no connection takes: for files of users and groups, and for buffers of readers that are there.
 const RESERVED: u64 = 16;
-/// Of these, those that buffers leave alone.
+/// Descriptors of `RESERVED` that buffers may not take either.
 const RESERVED_OF_BUFFERS: u64 = 8;
 /// Descriptors that a reader takes of each worker while it comes: a buffer, an index, the ends of its bell, one that is
 /// opened to try it.
@@ -39,7 +39,7 @@ pub struct Socket {
     path: PathBuf,
     /// The user who started the daemon.
     owner: u32,
-    /// What is closed for a moment to accept, and turn away, when no descriptor is left.
+    /// A descriptor that is closed for a moment to accept a connection, and refuse it, when no other is left.
     spare: Option<File>,
     rests_until: Option<Instant>,
     descriptors_max: u64,
@@ -49,7 +49,7 @@ pub struct Socket {
 pub(crate) enum Accepted {
     /// A connection.
     Connected(UnixStream, Peer),
-    /// One that was closed again, of this user, and why.
+    /// A connection of this user that was closed again, and the reason.
     Refused(u32, String),
     /// No client, or one that was gone at once.
     Nobody,

@@ -31,7 +31,7 @@ pub(crate) enum Event {
     Left,
 }
 
-/// Their names in sums, in the order of [`Event`].
+/// Names of events in sums, in the order of [`Event`].
 const EVENTS: [&str; 3] = ["refused", "came", "left"];
 
 /// The status of users.
@@ -49,7 +49,7 @@ struct Interval {
 }
 
 impl LogBudget {
-    /// Tells a line, if the user's budget has one left; counts it otherwise.
+    /// Logs a line if the user's budget has one left; counts it otherwise.
     pub(crate) fn tell(
         &mut self,
         uid: u32,
@@ -64,7 +64,7 @@ impl LogBudget {
         self.tell_by_key(key, event, now, log, line);
     }
 
-    /// Tells a line about a reader whose user is not known: from the budget that further users share.
+    /// Logs a line about a reader whose user is unknown, from the budget that further users share.
     pub(crate) fn tell_of_readers(
         &mut self,
         now: Instant,
@@ -98,7 +98,7 @@ impl LogBudget {
         log(&line);
     }
 
-    /// Ends intervals that are over, each with a line if something was not told.
+    /// Ends intervals that are over, each with a line if something was not logged.
     pub(crate) fn sum_up(&mut self, now: Instant, log: &mut dyn FnMut(&str)) {
         self.end(log, |interval| now.saturating_duration_since(interval.begun) >= INTERVAL);
     }
@@ -133,7 +133,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// One line of at most `max` characters, and a mark where it was cut: what is no printable character is escaped.
+/// A line of at most `max` characters with a mark where it was cut. Characters that are not printable are escaped.
 fn clean(text: &str, max: usize) -> String {
     let escape = |c: char| -> Box<dyn Iterator<Item = char>> {
         if matches!(c, '"' | '\'' | '\\') { Box::new(std::iter::once(c)) } else { Box::new(c.escape_debug()) }

@@ -1,4 +1,4 @@
-//! Losses of captures as entries of the journal: told when they grow, at most once in [`INTERVAL`].
+//! Losses of captures as entries of the journal, at most one in [`INTERVAL`] and only when they grow.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// A place where packets are lost: capture, interface (empty for the buffer) and place.
 type LossKey = (String, String, String);
 
-/// The losses that were told.
+/// The losses that were reported.
 #[derive(Debug)]
 pub(crate) struct LossWatch {
     told: BTreeMap<LossKey, u64>,
@@ -35,7 +35,7 @@ impl LossWatch {
         is_due
     }
 
-    /// An entry for each place at which more packets were lost than was told.
+    /// An entry for each place where more packets were lost than reported.
     pub(crate) fn news(&mut self, totals: &[CaptureTotals]) -> Vec<JournalEntry> {
         let mut now = BTreeMap::new();
         totals.iter().for_each(|capture| add_losses(capture, &mut now));

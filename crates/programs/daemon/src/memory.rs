@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
-/// How long an index counts after its reader left: a process may hold its memory, so coming and going is bounded too.
+/// Time for which an index counts after its reader left: a process may keep its memory mapped, so the rate of new
+/// readers has to be limited too.
 pub(crate) const LEFT_KEPT: Duration = Duration::from_secs(60);
 
 /// Bytes by user.

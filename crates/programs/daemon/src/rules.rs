@@ -54,7 +54,7 @@ const KERNEL_BUFFER_MAX: u32 = 4095;
 const READERS_DEFAULT: u32 = 64;
 /// Processor time of a user's readers in milliseconds a second, on each thread that captures.
 const USER_TIME_DEFAULT: u32 = 200;
-/// MiB of a user's readers besides the buffers of one capture.
+/// MiB of a user's readers, in addition to the buffers of one capture.
 const USER_MEMORY_DEFAULT: u64 = 256;
 const BUFFER_MIB_DEFAULT: u32 = 64;
 
@@ -137,7 +137,7 @@ pub struct CaptureRule {
     pub promiscuous: bool,
     /// MiB of the kernel's ring of each interface and worker; none for the default of a capture.
     pub kernel_buffer: Option<u32>,
-    /// Whose clock stamps the packets.
+    /// Clock of the packets' timestamps.
     pub time_stamps: TimeStamps,
 }
 
@@ -150,11 +150,12 @@ pub enum MatchRule {
     All,
     /// The first one by [`AccessRule::priority`], then by the number that the reader gives
     /// ([`GroupRequest::priority`](tapline_tap_client::GroupRequest)), then by the order in which they came: as CSPF had it
-    /// (Mogul, Rashid, Accetta 1987). Recordings and views of the daemon get their packets besides.
+    /// (Mogul, Rashid, Accetta 1987). Recordings and views of the daemon get their packets anyway.
     First,
 }
 
-/// Whose clock stamps the packets. Not an adapter's that is not kept in step: readers find the past and merge by time.
+/// Clock of the packets' timestamps. An adapter's clock has to be synchronized: readers find the past and merge by
+/// time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TimeStamps {
@@ -246,7 +247,7 @@ pub struct ClientIdentity {
 }
 
 impl ClientIdentity {
-    /// Of the other end of a socket: its group, and those that the user database has.
+    /// Identity of a socket's peer: its group, and its groups in the user database.
     pub fn of(peer: Peer) -> ClientIdentity {
         let mut gids = vec![peer.gid];
         gids.extend(Identity::of_uid(peer.uid).map(|identity| identity.groups).unwrap_or_default());

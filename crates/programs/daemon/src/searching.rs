@@ -5,7 +5,7 @@
 //!     --> pcapng --> pipe --> client
 //! ```
 //!
-//! A live capture has the outer VLAN tag of a packet beside its bytes, a store among them, so that `not port 22`
+//! A live capture has the outer VLAN tag of a packet in its metadata, a store in its bytes, so that `not port 22`
 //! accepts a tagged packet of port 22 there. The forced filter is therefore asked twice, of the packet as it is stored
 //! and as a live reader would have it, and must accept both.
 //!
@@ -54,7 +54,7 @@ pub(crate) struct SearchSubject {
     /// The user's filter.
     pub(crate) filter: String,
     pub(crate) window: Window,
-    /// How filters are compiled, but for link type and handle.
+    /// Options of the filters' compiler, except link type and handle.
     pub(crate) options: Options,
     /// Processor time that the search may take, in milliseconds a second; none for root and the owner of the daemon.
     pub(crate) time_ms: Option<u32>,
@@ -216,7 +216,7 @@ struct RightsFilter {
     link_type: LinkType,
     snap_len: u32,
     forced: Option<TieredFilter>,
-    /// The forced filter for packets whose outer VLAN tag stands beside their bytes.
+    /// The forced filter for packets whose outer VLAN tag is in their metadata.
     forced_live: Option<TieredFilter>,
     own: Option<TieredFilter>,
 }
@@ -272,7 +272,7 @@ fn accepts(filter: &Option<TieredFilter>, packet: Packet<'_>) -> bool {
     filter.as_ref().is_some_and(|filter| filter.accepts(packet))
 }
 
-/// How filters of stored packets are compiled, whose VLAN tags are among their bytes.
+/// Options of the compiler for stored packets, which have VLAN tags in their bytes.
 fn of_stored(options: &Options, link_type: LinkType) -> Options {
     Options { link_type, handle: HandleKind::Savefile, ..options.clone() }
 }

@@ -5,9 +5,9 @@
 //!                                       some packets at a time, each time paid from the user's purse
 //! ```
 //!
-//! A filter sees no more of a packet than its reader, so no verdict depends on what lies behind the cut. Processor time
-//! is measured from one part of a batch to the next: a part has as many packets as take about a millisecond, and four
-//! at least.
+//! A filter sees no more of a packet than its reader, so no verdict depends on bytes behind the cut. Processor time is
+//! measured from one part of a batch to the next: a part has as many packets as take about a millisecond, and four at
+//! least.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tapline_sys::usage;
 
 use crate::budget::{Payer, Purses};
 
-/// How much processor time a part of a batch should take.
+/// Processor time that a part of a batch should take.
 const PART: Duration = Duration::from_millis(1);
 /// The most packets of a part, as a multiple of the last one that was measured.
 const GROWTH: usize = 4;
@@ -28,14 +28,14 @@ const PART_LEN_MIN: usize = 4;
 /// Filters of one user, for one buffer.
 pub(crate) struct Section {
     pub(crate) payer: Payer,
-    /// Which buffer.
+    /// Index of the buffer.
     pub(crate) view: usize,
     pub(crate) set: FilterSet,
     /// By a filter's index in the set: the reader that it is of, and the label of it unless it is the reader's own.
     pub(crate) uses: Vec<Option<(usize, Option<u32>)>>,
-    /// Its user has spent all, and is being sent away: it is asked no more.
+    /// The user has spent its budget and is being disconnected: the filters are not run any more.
     pub(crate) is_over: bool,
-    /// Its readers were named to the control thread.
+    /// The control thread knows the readers.
     pub(crate) is_told: bool,
     matches: Matches,
     part: Selection,

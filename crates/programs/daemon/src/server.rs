@@ -45,9 +45,9 @@ use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown, s
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
-/// Of these, for root and the owner of the daemon alone, so that users together do not keep them out.
+/// Connections of these that only root and the owner of the daemon get, so that users together do not keep them out.
 const CLIENTS_RESERVED: usize = 64;
-/// Of these, of one user who is not root.
+/// Connections of one user who is not root.
 const CLIENTS_OF_USER_MAX: usize = 128;
 /// Users whose refusals are counted for each.
 const REFUSED_USERS_MAX: usize = 1024;
@@ -75,7 +75,7 @@ impl Orders {
         self.wakeup.notify();
     }
 
-    /// Has the account up to now told.
+    /// Requests a report of the account so far.
     pub fn account(&self) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).account = true;
         self.wakeup.notify();
@@ -107,10 +107,10 @@ pub struct Server {
     clients: Vec<Client>,
     orders: Arc<Orders>,
     readers: u64,
-    /// What draws the numbers of readers.
+    /// Source of the random numbers of readers.
     numbers: RandomState,
     refused: u64,
-    /// Likewise, of each user.
+    /// Refusals of each user.
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
     losses: LossNews,
@@ -285,7 +285,7 @@ impl Server {
         })
     }
 
-    /// Logs what the captures have to tell.
+    /// Logs the news of the captures.
     fn tell_news(&mut self, log: &mut dyn FnMut(&str)) {
         for capture in &self.captures {
             for line in capture.news() {
@@ -330,7 +330,7 @@ impl Server {
         }
     }
 
-    /// Counts what a user is refused, and tells it as far as the user's budget goes, so that no user fills the log.
+    /// Counts a refusal of a user, and logs it within the user's budget, so that no user fills the log.
     fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
         if self.refused_of.len() < REFUSED_USERS_MAX || self.refused_of.contains_key(&uid) {

@@ -22,7 +22,7 @@ use tapline_filter::Options;
 /// The longest union that is given to the kernel. An unwanted packet passes through all of it, which must cost less
 /// than to copy the packet.
 const INSNS_MAX: usize = 512;
-/// Offsets from here on are no bytes of the packet.
+/// Offsets from here on are special (`SKF_AD_OFF` and others): they do not address bytes of the packet.
 const OFFSETS: u32 = 1 << 31;
 /// The bits of a load's code that say what is read.
 const MODE: u16 = 0xe0;
@@ -189,7 +189,7 @@ fn is_exact(program: &Program) -> bool {
 }
 
 impl Chain {
-    /// Adds a program that goes on at `accepted` with what it accepts, and with the next reader otherwise.
+    /// Adds a program that jumps to `accepted` with its return value, and to the next reader if it accepts nothing.
     fn add(&mut self, program: &Program, accepted: Exit) -> Option<()> {
         if !is_exact(program) || self.insns.len() + program.insns().len() > INSNS_MAX {
             return None;
@@ -296,7 +296,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-        /// It accepts what one of them does, and nothing else.
+        /// The union accepts the packets that one of the programs accepts, and no others.
         #[test]
         fn the_union_is_exact(
             chosen in prop::collection::vec((0..TEXTS.len(), any::<bool>(), 0..3_usize), 0..5),
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// What a program says of cut packets, the one that was made of it says of whole ones.
+    /// A program that was rewritten for cut packets returns for whole packets what the original returns for cut ones.
     #[test]
     fn a_program_for_cut_packets_sees_no_more_of_whole_ones() {
         const TEXTS: [&str; 9] = [

@@ -77,9 +77,9 @@ impl Marks {
 pub(crate) struct View {
     pub(crate) rights: Rights,
     pub(crate) writer: Writer,
-    /// What of a batch anybody wants, while that is being found out.
+    /// Packets of the batch that a reader wants, while the filters run.
     pub(crate) marks: Marks,
-    /// Likewise, once it is known.
+    /// Packets of the batch that a reader wants, once all filters have run.
     pub(crate) wanted: Selection,
     /// Packets that are stored for later readers.
     pub(crate) history: Option<FilterId>,
@@ -89,17 +89,17 @@ pub(crate) struct View {
     pub(crate) allowed: Selection,
     /// The rules withhold something, so counters of the whole capture are withheld too.
     pub(crate) is_restricted: bool,
-    /// How packets are cut.
+    /// Length to which packets are cut.
     pub(crate) cut: Cut,
     /// A user without privileges has its memory.
     pub(crate) is_lent: bool,
-    /// Its memory, in the account of the user that it was made for.
+    /// Memory of the buffer, charged to the user that it was made for.
     pub(crate) charge: Option<Charge>,
     /// The time since which it has no reader.
     pub(crate) idle: Option<Instant>,
 }
 
-/// How packets are cut for readers.
+/// Cuts packets for readers.
 pub(crate) struct Cut {
     /// Bytes of each packet; none where the capture keeps no more.
     snap_len: Option<u32>,
@@ -163,8 +163,7 @@ impl Cut {
     }
 }
 
-/// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the
-/// packet.
+/// The record without the bytes behind the cut, and without metadata that was computed from all bytes of the packet.
 pub(crate) fn cut(record: &Record, snap_len: u32) -> Record {
     if record.cap_len <= snap_len {
         return *record;

@@ -20,7 +20,7 @@
 //! | `budgets` | `Budgets`: the users' purses, and the clock that refills them |
 //! | `report` | counters, for the control thread and for readers |
 //! | `filter` | filters as the sets take them |
-//! | `verdicts` | `Verdicts`: the number beside each packet in a reader's index |
+//! | `verdicts` | `Verdicts`: the number of each packet in a reader's index |
 
 mod budgets;
 mod filter;
@@ -401,7 +401,7 @@ impl Dispatcher {
         }
     }
 
-    /// Tells the control thread a line for a person.
+    /// Sends the control thread a line for the log.
     fn tell(&self, line: String) {
         // At the end the control thread has gone.
         let _ = self.line.log.send(line);

@@ -174,7 +174,7 @@ fn filters_are_as_long_as_the_kernel_takes() {
 }
 
 thread_local! {
-    /// Time as the worker of a [`Load`] has it: its processor time, and what it waits for packets.
+    /// Time for the worker of a [`Load`]: its processor time and the time that it waits for packets.
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -194,7 +194,7 @@ struct Load {
     is_stopped: bool,
 }
 
-/// What a kernel's ring of 2 MiB holds of small packets: far less than the default.
+/// Small packets that fit into a kernel ring of 2 MiB, which is far less than the default.
 const RING: u64 = 20_000;
 
 impl Source for Load {
@@ -252,7 +252,7 @@ impl Source for Load {
     }
 }
 
-/// What a run under load gave.
+/// Result of a run under load.
 struct Loaded {
     /// Packets that the kernel's ring had no room for.
     dropped: u64,

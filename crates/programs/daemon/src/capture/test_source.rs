@@ -13,7 +13,7 @@ use tapline_source::{Advance, Error, InterfaceAccount, Source};
 const BATCH: u64 = 100;
 /// The byte that [`NumberedSource::hiding`] sets.
 pub(super) const HIDDEN: usize = 100;
-/// How long tests wait for what must come.
+/// Longest wait of a test for an event.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The line between a test and its source.
@@ -51,7 +51,7 @@ impl NumberedSource {
         NumberedSource { takes_filters: false, ..NumberedSource::hiding(wire, len, 0) }
     }
 
-    /// Packets whose byte [`HIDDEN`] and metadata tell `hidden`.
+    /// Packets whose byte [`HIDDEN`] and metadata contain `hidden`.
     pub(super) fn hiding(wire: &Arc<Wire>, len: usize, hidden: u8) -> NumberedSource {
         NumberedSource {
             interfaces: vec![Interface::new("test", LinkType::ETHERNET)],

@@ -59,7 +59,7 @@ impl Source for Patient {
     }
 }
 
-/// The source is told the least latency of all readers, before packets come that the reader wants; and the next one
+/// The source gets the least latency of all readers before packets come that the reader wants; and the next least one
 /// when that reader is gone.
 #[test]
 fn the_least_patient_reader_sets_the_latency() {
@@ -278,7 +278,7 @@ fn packets_bear_the_first_label_that_accepts_them() {
     capture.stop();
 }
 
-/// What a program returns for a packet stands beside it; likewise after another program.
+/// The return value of a program for a packet is in the index, also after the program was replaced.
 #[test]
 fn the_return_value_of_a_program_is_the_verdict() {
     let (capture, wire) = with_history("");

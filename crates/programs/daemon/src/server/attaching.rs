@@ -21,7 +21,7 @@ use crate::{AccessRule, Capture, ClientIdentity};
 
 /// The longest index that a reader may have: 16 MiB.
 const ENTRIES_MAX: u32 = 1 << 20;
-/// Numbers of readers are below this. They are drawn at random: counted, they would tell how often others come.
+/// Upper bound of readers' numbers. They are random: consecutive numbers would reveal how often other readers come.
 const NUMBERS: u64 = 1_000_000;
 
 impl Server {

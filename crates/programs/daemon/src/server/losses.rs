@@ -1,4 +1,4 @@
-//! Losses of captures, told while the server runs.
+//! Reports losses of captures while the server runs.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::{Capture, CaptureTotals};
 /// A taker of entries of the journal.
 type TellEntry = Box<dyn FnMut(&JournalEntry) + Send>;
 
-/// The losses that were told, and where they are told.
+/// The losses that were reported, and the receiver of reports.
 pub(super) struct LossNews {
     watch: LossWatch,
     /// Where entries of the journal go; without it they are lines of the log.
@@ -24,12 +24,12 @@ impl LossNews {
 }
 
 impl Server {
-    /// Has entries of the journal told to `tell`, with their fields.
+    /// Sets the receiver of journal entries with their fields.
     pub fn on_entry(&mut self, tell: impl FnMut(&JournalEntry) + Send + 'static) {
         self.losses.on_entry = Some(Box::new(tell));
     }
 
-    /// Tells of packets that captures have lost since they were last told of.
+    /// Reports packets that captures have lost since the last report.
     pub(super) fn tell_losses(&mut self, log: &mut dyn FnMut(&str)) {
         let LossNews { watch, on_entry } = &mut self.losses;
         if !watch.is_due(Instant::now()) {

@@ -17,7 +17,7 @@ use crate::view::Rights;
 
 /// Searches at the same time, for each user.
 const SEARCHES_OF_USER_MAX: usize = 2;
-/// The same for root and the owner of the daemon.
+/// Searches at the same time, for root and the owner of the daemon.
 const SEARCHES_OF_OWNER_MAX: usize = 16;
 
 /// A search of a client.
@@ -102,7 +102,7 @@ impl Server {
         self.recorded.iter().find(is_it).map(|rule| rule.to.clone())
     }
 
-    /// Takes searches away that have ended. One whose answer is not whole is told of.
+    /// Removes searches that have ended. Logs those whose answer is incomplete.
     pub(super) fn end_searches(&mut self, log: &mut dyn FnMut(&str)) {
         let (ended, running) = std::mem::take(&mut self.searches)
             .into_iter()

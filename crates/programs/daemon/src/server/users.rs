@@ -20,9 +20,9 @@ const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// Processor time of a round of requests.
 const ROUND: Duration = Duration::from_millis(5);
-/// The same by the clock: orders wait for the threads that capture, which takes no processor time.
+/// Elapsed time of a round: orders wait for the threads that capture, which takes no processor time.
 const ROUND_BY_CLOCK: Duration = Duration::from_millis(20);
-/// How long the status of a capture is told again to users, before it is asked of the threads that capture.
+/// Time for which users get the same status of a capture, before the capturing threads are asked for a new one.
 pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
 
 /// The longest list of readers in a status, in bytes: what is sent without waiting for the client, and within the
@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least.
-    /// After [`ROUND`] all are looked at anew, so that no client waits for later requests of others.
+    /// After [`ROUND`] the order is computed again, so that no client waits for later requests of others.
     pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
         let (count, begun, began) = (self.clients.len(), usage::thread_time(), Instant::now());
         self.turn = self.turn.wrapping_add(1);

@@ -8,10 +8,11 @@ use crate::budget::{Payer, Purses, TIME_OF_ALL_MS};
 
 /// Readers of a user may take at once the processor time that they may take in this time.
 const PURSE: Duration = Duration::from_millis(125);
-/// Likewise for attachments, detachments and other filters, for which each user may take 200 ms a second.
+/// Time in which attachments, detachments and other filters earn their budget: 200 ms a second for each user.
 const ORDER_PURSE: Duration = Duration::from_millis(2500);
 const ORDER_TIME_MS: u32 = 200;
-/// The same for all users together. With the time of their filters it leaves a third of the thread to receiving.
+/// Time of orders for all users together, in milliseconds a second. With the time of their filters it leaves a third of
+/// the thread to receiving.
 const ORDER_TIME_OF_ALL_MS: u32 = 150;
 
 /// The purses of a worker's users.

@@ -42,7 +42,7 @@ struct Group {
 }
 
 struct Member {
-    /// Its place in the list of readers.
+    /// Index in the list of readers.
     at: usize,
     seed: u64,
     priority: u32,
@@ -71,7 +71,7 @@ impl Groups {
         Ok(())
     }
 
-    /// Computes the groups anew, as readers came or left.
+    /// Computes the groups again after readers came or left.
     pub(super) fn rebuild(&mut self, readers: &[Reader]) {
         self.list.iter_mut().for_each(|group| group.members.clear());
         for (at, reader) in readers.iter().enumerate() {
@@ -113,8 +113,8 @@ impl Groups {
         }
     }
 
-    /// Leaves each of `packets` packets of a batch to the first reader that wants it, of all that have a place among
-    /// them. Readers stand in the order in which they came.
+    /// Leaves each of `packets` packets of a batch to the first reader that wants it, of all that have a precedence.
+    /// Readers are in the order in which they came.
     pub(super) fn give_to_first(&mut self, packets: usize, readers: &mut [Reader]) {
         self.first.clear();
         self.first.resize(packets, (u64::MAX, usize::MAX));

@@ -28,10 +28,10 @@ impl KernelFilter {
         KernelFilter { attached: if counts_all { Attached::Never } else { Attached::Nothing } }
     }
 
-    /// Has the source lend what any of these wants; all that the capture filter accepts where that is no one program.
+    /// Requires the source to lend the packets that any of these wants: all that the capture filter accepts if the
+    /// union is not a single program.
     ///
-    /// # Errors
-    /// The source's error: packets that are wanted may not come.
+    /// # Errors The source's error: packets that are wanted may not come.
     pub(super) fn require<'a>(
         &mut self,
         wanted: impl Iterator<Item = &'a Asked>,
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Notes the lengths of the programs that it was told; 0 for none.
+    /// Notes the lengths of the programs that it got; 0 for none.
     struct Noting {
         told: Mutex<Vec<usize>>,
         can: bool,

@@ -53,7 +53,7 @@ pub(crate) struct Joining {
     pub(crate) max_latency: Duration,
     /// The group whose share of the packets it gets.
     pub(crate) group: Option<GroupRequest>,
-    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    /// Rank among the readers of which the first gets each packet; `None` if the reader gets its packets anyway.
     pub(crate) precedence: Option<u64>,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.
     pub(crate) payer: Option<Payer>,

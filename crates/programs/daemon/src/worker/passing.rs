@@ -19,7 +19,7 @@ pub(super) struct Passed {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(super) unwanted: u64,
-    /// Of these, those of the time in which the capture was paused.
+    /// Packets of `unwanted` that came while the capture was paused.
     pub(super) paused: u64,
     matches: Matches,
     all: Selection,

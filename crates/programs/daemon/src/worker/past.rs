@@ -24,11 +24,11 @@ pub(super) const FULL_NAP: Duration = Duration::from_millis(4);
 /// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the
 /// reader comes to the present, in some 0.1 ms.
 const QUOTA_MAX: usize = 4 * BATCH_MAX;
-/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none
-/// comes to the present sooner than packets come, but packets are not lost because a user asks for the past often.
+/// Stored packets for all such readers together, which takes some 0.4 ms, and the minimum for each. With many of them
+/// none reaches the present before new packets come, but no packets are lost because a user often asks for the past.
 const QUOTA_OF_ALL: usize = 4 * QUOTA_MAX;
 const QUOTA_MIN: usize = BATCH_MAX / 4;
-/// The same for a reader that leaves: some 0.02 s, in which packets wait in the kernel's ring.
+/// Stored packets for a reader that leaves: some 0.02 s, in which packets wait in the kernel's ring.
 const QUOTA_OF_LEAVING: usize = 1 << 18;
 /// Looks between two readings of the thread's clock.
 const LOOKS_PAID_AT_ONCE: usize = 64;

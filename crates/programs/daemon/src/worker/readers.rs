@@ -26,8 +26,8 @@ use crate::section::Section;
 use crate::union::Asked;
 use crate::view::View;
 
-/// How long a buffer is kept that a user without privileges had, for the next reader of the same rights: a process may
-/// hold the memory of a buffer for ever, so not every attachment may make another one.
+/// Time for which a buffer of a user without privileges is kept for the next reader of the same rights. A process may
+/// keep the memory of a buffer mapped for ever, so not every attachment may make another one.
 const LENT_KEPT: Duration = Duration::from_secs(60);
 
 /// Readers that are to be sent away, as their user has spent all.
@@ -44,7 +44,8 @@ pub(super) struct Reader {
     pub(super) id: ReaderId,
     /// The user that pays for the reader's costs.
     pub(super) payer: Option<Payer>,
-    /// Its filter in the set of the capture or of its user: wanted packets are stored from the first batch on.
+    /// Filter of the reader, in the set of the capture or of its user: wanted packets are stored from the first batch
+    /// on.
     filter: FilterId,
     /// New packets are offered. A reader of the past gets them later, behind those that were stored before.
     pub(super) is_present: bool,
@@ -59,7 +60,7 @@ pub(super) struct Reader {
     max_latency: Duration,
     /// The group whose share of the packets it gets.
     pub(super) group: Option<GroupRequest>,
-    /// Its place among readers where a packet goes to the first of them; `None` gets its packets besides.
+    /// Rank among the readers of which the first gets each packet; `None` if the reader gets its packets anyway.
     pub(super) precedence: Option<u64>,
     /// Wake-ups that its user has paid for.
     pub(super) wakes_paid: u64,
@@ -134,7 +135,7 @@ impl Readers {
         std::mem::take(&mut self.has_loosened)
     }
 
-    /// Has the kernel's filter computed anew at the next opportunity.
+    /// Requests that the kernel's filter is computed again at the next opportunity.
     pub(super) fn note_loosened(&mut self) {
         self.has_loosened = true;
     }

@@ -14,7 +14,7 @@ pub(crate) struct Report {
     pub(crate) packets: u64,
     pub(crate) bytes: u64,
     pub(crate) unwanted: u64,
-    /// Of these, packets of the time in which the capture was paused.
+    /// Packets of `unwanted` that came while the capture was paused.
     pub(crate) paused: u64,
     pub(crate) is_paused: bool,
     pub(crate) stored: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub(crate) cpu_ns: u64,
     pub(crate) interfaces: Vec<InterfaceAccount>,
     pub(crate) readers: Vec<ReaderReport>,
-    /// Of each buffer.
+    /// Counters of each buffer.
     pub(crate) views: Vec<ViewReport>,
     /// Instructions of the kernel's filter; `None` if it lets everything through.
     pub(crate) restricted: Option<usize>,
@@ -64,7 +64,7 @@ impl ViewReport {
 }
 
 /// The source's counters for readers of a buffer. Readers that may not see everything get neither `unwanted` nor any
-/// count that depends on the filters of others: it would tell what those found in bytes that are withheld here.
+/// count that depends on the filters of others: it would reveal what those found in bytes that are withheld here.
 pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>) -> SourceCounts {
     let mut counts = SourceCounts::new();
     let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();

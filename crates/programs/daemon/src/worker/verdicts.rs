@@ -1,4 +1,4 @@
-//! Verdicts: the number that stands beside each packet in a reader's index.
+//! Verdicts: the number of each packet in a reader's index.
 //!
 //! ```text
 //! labels given      the number of the first label, from 1, whose filter accepts the packet; 0 for none

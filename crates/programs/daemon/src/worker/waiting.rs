@@ -18,15 +18,15 @@ pub(super) const WAIT: Duration = Duration::from_millis(50);
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// One sleep of the writer for a lossless reader.
 pub(super) const ROOM_WAIT: Duration = Duration::from_millis(20);
-/// How long readers have at the end to read what is left.
+/// Time for readers at the end to read the rest.
 pub(super) const LINGER: Duration = Duration::from_secs(3);
 
 /// Whether a buffer has room for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
-    /// It has, or no lossless reader is waited for any longer.
+    /// There is room, or no lossless reader is waited for any longer.
     Now,
-    /// It never will have, for that many packets at once.
+    /// There will never be room for that many packets at once.
     Never,
 }
 
@@ -55,7 +55,7 @@ impl Waiting {
     }
 }
 
-/// How long to wait for packets, if a sleeping reader is to be woken at `next_wake_ns`; `u64::MAX` for no time.
+/// Time to wait for packets, if a sleeping reader is to be woken at `next_wake_ns`; `u64::MAX` for never.
 fn poll_timeout(next_wake_ns: Option<u64>, now_ns: u64) -> Duration {
     match next_wake_ns {
         None | Some(u64::MAX) => WAIT,
@@ -64,7 +64,7 @@ fn poll_timeout(next_wake_ns: Option<u64>, now_ns: u64) -> Duration {
 }
 
 impl Dispatcher {
-    /// How long to wait for packets: until a reader that sleeps over few packets is to be woken, at most.
+    /// Time to wait for packets: at most until a reader that sleeps over few packets is to be woken.
     pub(super) fn poll_timeout(&self) -> Duration {
         poll_timeout(self.readers.next_wake_ns(), clock::monotonic_ns())
     }
