@@ -1,7 +1,7 @@
 //! Copies a capture file: `file_copy IN... OUT`. Several inputs are merged by time.
 //!
-//! Also the yardstick for reading and writing: `perf stat` it beside `tcpdump -r IN -w OUT`. With `/dev/null` in place
-//! of OUT it only reads.
+//! Also the benchmark of reading and writing: compare its `perf stat` with that of `tcpdump -r IN -w OUT`. With
+//! `/dev/null` in place of OUT it only reads.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

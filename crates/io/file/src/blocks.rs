@@ -15,7 +15,7 @@ use crate::write::pcapng;
 /// Bytes of a section header without options.
 pub const SECTION_HEADER_LEN: usize = 28;
 
-/// Bytes of a block beside its data: type and two lengths.
+/// Bytes of a block without its data: type and two lengths.
 pub const BLOCK_OVERHEAD: usize = 12;
 
 /// The first of the block types for local use (section 11.1 of the draft). Programs pass over those that they do not
@@ -27,7 +27,7 @@ pub fn section_header(buffer: &mut Vec<u8>, section: &Section) {
     pcapng::section_header(buffer, section);
 }
 
-/// Appends an interface description; `snap_len` stands where the interface gives none.
+/// Appends an interface description; `snap_len` is the snap length if the interface has none.
 pub fn interface(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     pcapng::interface_description(buffer, interface, snap_len);
 }

@@ -1,10 +1,10 @@
-//! Blocks of pcapng files besides packets, on their way from a reader to the copy that a writer makes.
+//! The queue of pcapng blocks without packets, from a reader to the copy that a writer makes.
 //!
 //! ```text
 //! FileSource --section headers, secrets, names, custom and unknown blocks--> BlockQueue --> FileWriter
 //! ```
 //!
-//! A batch of packets ends before such a block, so that in the copy the block stands between the same packets.
+//! A batch of packets ends before such a block, so that in the copy the block is between the same packets.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,7 +32,7 @@ const SECRETS_WIREGUARD: u32 = 0x5747_4b4c;
 /// The most bytes of blocks that wait between a reader and a writer, and that a writer repeats in each file.
 pub(crate) const WAITING_MAX: usize = 64 << 20;
 
-/// The memory of a block that waits, besides its bytes: so many empty blocks find no more room than few long ones.
+/// Memory of a waiting block in addition to its bytes, so that empty blocks have a limit, too.
 const WAITING_COST: usize = 160;
 
 /// Bytes of a block before its body, and after it.
@@ -94,7 +94,7 @@ pub enum SecretsKind {
 }
 
 impl SecretsKind {
-    /// The kind of a file of secrets by its first line that is no comment; `None` if no program writes such lines.
+    /// The kind of a file of secrets, by its first line that is not a comment; `None` if no program writes such lines.
     pub fn of(text: &str) -> Option<SecretsKind> {
         let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
         let word = line.split([' ', '\t', '=']).next().unwrap_or_default();
@@ -172,7 +172,7 @@ impl CopiedBlock {
     }
 }
 
-/// Why a block is left out.
+/// Reason for which a block is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     NotToCopy,

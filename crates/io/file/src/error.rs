@@ -23,7 +23,7 @@ fn beyond(place: &FilePosition) -> String {
     if place.offset == 0 { String::new() } else { format!(" beyond {place}") }
 }
 
-/// Why a capture file cannot be read (further). Packets before the fault have been lent by then.
+/// Error while a capture file is opened or read. Packets before the fault have been lent by then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -97,7 +97,7 @@ pub enum Error {
         place: FilePosition,
         /// The version or part, and what can be read.
         what: String,
-        /// The same in the words of libpcap.
+        /// The message in libpcap's words.
         libpcap: String,
     },
     /// The file contradicts its format.
@@ -114,7 +114,7 @@ pub enum Error {
     },
 }
 
-/// Why packets cannot be written (further). The file holds whole records only, up to the fault.
+/// Error while packets are written. The file contains whole records only, up to the fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {

@@ -1,6 +1,6 @@
 //! Capture files as sources.
 //!
-//! A file's packets that were lost before they came into it stand in the account under [`LossPoint::File`].
+//! Packets that were lost before they came into the file are in the account under [`LossPoint::File`].
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub struct FileInput {
     stopped: bool,
     /// All of the files was read.
     is_read: bool,
-    /// What is wrong with the files was told.
+    /// Faults of the files were reported.
     is_remarked: bool,
     /// The file is the answer of a daemon to a search; its comments are notes on it.
     is_answer: bool,

@@ -6,8 +6,8 @@
 //! SectionReader sections of pcapng in memory         blocks         pcapng, block by block
 //! ```
 //!
-//! Formats and all limits stand in `docs/files.md`. No length that a file gives makes this crate
-//! allocate; what a file contradicts is an [`Error`] that names the byte.
+//! Formats and all limits are in `docs/files.md`. No length in a file makes this crate allocate; a contradiction in a
+//! file is an [`Error`] that names the byte.
 #![forbid(unsafe_code)]
 
 pub mod blocks;

@@ -91,8 +91,8 @@ impl MergedSource {
     /// that [wait](FileSource::is_waiting).
     ///
     /// # Errors
-    /// A file that breaks off is told of when all files are at their end, so that the others are read whole; one call
-    /// for each such file, then `false`.
+    /// A file that breaks off is reported when all files have ended, so that the others are read whole: one call for
+    /// each such file, then `false`.
     pub fn advance(&mut self) -> Result<bool, Error> {
         if let Some(run) = self.lent.take() {
             self.files[run.file].next = run.to;

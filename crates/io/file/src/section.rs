@@ -1,4 +1,4 @@
-//! Blocks of pcapng files besides packets: their writer, and counters.
+//! Blocks of pcapng files other than packets: their writer, and counters.
 
 use tapline_packet::{InterfaceId, Timestamp};
 
@@ -7,7 +7,7 @@ use tapline_packet::{InterfaceId, Timestamp};
 pub struct Section {
     /// The machine.
     pub hardware: String,
-    /// Its operating system.
+    /// Operating system of the capturing machine.
     pub os: String,
     /// The program.
     pub application: String,

@@ -47,7 +47,7 @@ pub struct FileSource {
     is_parsed: bool,
     /// Whether the reader had nothing, in [`ReadMode::Polled`].
     is_waiting: bool,
-    /// Whether blocks besides packets go to a queue.
+    /// Whether blocks without packets go to a queue.
     copies_blocks: bool,
     reading: ReadMode,
     /// The error that ended the file, returned once all packets before it have been lent.
@@ -62,8 +62,8 @@ pub enum ReadMode {
     Ahead,
     /// As [`Ahead`](Self::Ahead); a reader without bytes ([`io::ErrorKind::WouldBlock`]) is read again later.
     Polled,
-    /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
-    /// reader stands then, wherever that is, also after an end or an error.
+    /// Packet by packet: the reader is behind the packet that was lent last. The next packet is read from the reader's
+    /// position, wherever that is by then, also after an end or an error.
     ByPacket,
 }
 
@@ -90,7 +90,7 @@ impl FileSource {
     /// Opens a file by name.
     ///
     /// # Errors
-    /// If it cannot be opened, or its header shows that it is no capture file, or a damaged one.
+    /// If it cannot be opened, or its header shows that it is not a capture file, or damaged.
     pub fn open(path: &Path) -> Result<FileSource, Error> {
         let name = path.display().to_string();
         match Input::open(path) {
@@ -202,8 +202,8 @@ impl FileSource {
         self.input.compression()
     }
 
-    /// Has the blocks besides packets go to `queue`, for a copy of the file: sections, secrets, names, custom and
-    /// unknown blocks. To be called before the first [`advance`](Self::advance), which otherwise drops those that came
+    /// Sends the blocks without packets to `queue`, for a copy of the file: sections, secrets, names, custom and
+    /// unknown blocks. Call it before the first [`advance`](Self::advance), which otherwise drops those that came
     /// before the first packet. Files of other formats have none.
     pub fn copy_blocks_to(&mut self, queue: &BlockQueue) {
         let Parser::Pcapng(parser) = &mut self.parser else { return };
@@ -306,9 +306,9 @@ impl FileSource {
     }
 
     /// Changes to [`ReadMode::ByPacket`]. The caller has put the reader of a file that is not packed to
-    /// [`batch_offset`](Self::batch_offset) before. Afterwards the reader stands behind the batch's first `lent`
-    /// packets; at the end of the file, or behind damage that was told, it stands where reading it packet by packet
-    /// ends. The bytes of the batch stay until the next [`advance`](Self::advance); the batch is empty.
+    /// [`batch_offset`](Self::batch_offset) before. Afterwards the reader is behind the batch's first `lent` packets;
+    /// at the end of the file, or behind damage that was reported, it is where reading packet by packet ends. The bytes
+    /// of the batch stay until the next [`advance`](Self::advance); the batch is empty.
     pub fn stop_reading_ahead(&mut self, lent: usize) {
         let steps = if self.is_ended && self.records.is_empty() { 1 } else { lent };
         self.reading = ReadMode::ByPacket;
@@ -319,7 +319,7 @@ impl FileSource {
         self.records.clear();
     }
 
-    /// Bytes read of the file as it lies on disk, and its length, if it is a file.
+    /// Bytes read of the file as stored on disk, and its length, if it is a regular file.
     pub fn position(&self) -> (u64, Option<u64>) {
         (self.input.raw_read(), self.input.raw_len())
     }
@@ -442,7 +442,7 @@ impl FileSource {
     }
 }
 
-/// A parser that holds the blocks besides packets until it is known whether a copy of the file is made.
+/// A parser that keeps blocks without packets until it is known whether a copy of the file is made.
 fn new_pcapng(keep: Keep) -> pcapng::Parser {
     let mut parser = pcapng::Parser::new(keep);
     parser.copies = (keep == Keep::All).then(BlockQueue::default);
@@ -557,6 +557,6 @@ fn start_pcap(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) ->
     }
 }
 
-/// Bytes of a pcap file in which its first records are looked at, to tell variants of one magic number apart. Not
-/// waited for on pipes, which may bring them much later.
+/// Bytes of a pcap file in which its first records are looked at, to distinguish variants of one magic number. The
+/// reader does not wait for them on pipes, which may bring them much later.
 const LAYOUT_TRIAL_LEN: usize = 4096;

@@ -60,7 +60,7 @@ enum At {
     Block {
         flags: u8,
     },
-    /// Something that is no frame: the decoder says what it thinks of it.
+    /// Bytes that are not a frame: the decoder reports its error.
     Unknown,
 }
 

@@ -164,7 +164,7 @@ impl Input {
         false
     }
 
-    /// Empties the window, to go on where the reader stands, even behind an end or a failure.
+    /// Empties the window, to read on from the reader's position, even after an end or a failure.
     pub(crate) fn restart(&mut self) {
         self.offset += self.end as u64;
         (self.start, self.end) = (0, 0);
@@ -183,7 +183,7 @@ impl Input {
         self.former = Vec::new();
     }
 
-    /// Why the stream ended, if it failed; given out once.
+    /// The error with which the stream ended; returned once.
     pub(crate) fn take_fault(&mut self) -> Option<io::Error> {
         match &mut self.state {
             State::Failed(fault) => fault.take(),
@@ -201,7 +201,7 @@ impl Input {
         waits
     }
 
-    /// Bytes read of the file as it lies on disk.
+    /// Bytes read of the file as stored on disk.
     pub(crate) fn raw_read(&self) -> u64 {
         self.raw_read.load(Ordering::Relaxed)
     }

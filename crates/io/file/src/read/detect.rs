@@ -1,4 +1,4 @@
-//! Which format a file is in, by its first bytes; and what to tell people about files that are none of ours.
+//! Detects the format of a file by its first bytes, and explains to users which files are in none of the formats.
 
 use super::{erf, pcap, pcapng};
 

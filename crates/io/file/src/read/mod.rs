@@ -10,8 +10,8 @@ pub(crate) mod pcap;
 pub(crate) mod pcapng;
 mod pseudo_header;
 
-/// A parser of one format. The parser keeps the facts that a file tells once (byte order, interfaces) and walks the
-/// window in between.
+/// A parser of one format. It keeps the facts that a file states once (byte order, interfaces) and walks the window in
+/// between.
 pub(crate) enum Parser {
     Pcap(pcap::Parser),
     Pcapng(Box<pcapng::Parser>),
@@ -44,7 +44,7 @@ impl Found<'_> {
     }
 }
 
-/// Why a parser stopped.
+/// Reason for which a parser stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The batch is full, or ends here for another reason.
@@ -53,7 +53,7 @@ pub(crate) enum Stop {
     Need {
         /// The item's name.
         item: &'static str,
-        /// Number of its bytes that were consumed before, as they need not stand together.
+        /// Number of its bytes that were consumed before, as they need not be contiguous.
         consumed: u64,
         /// Bytes that it needs, counted from `at`; at least one more than are there.
         len: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The captured length that a packet claims, where that is what is wrong.
     pub(crate) cap_len: Option<u32>,
-    /// libpcap's message, if the item is no contradiction but of a version or kind that is not read.
+    /// libpcap's message for a version or kind that is not supported.
     pub(crate) unsupported: Option<String>,
 }
 

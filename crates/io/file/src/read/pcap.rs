@@ -19,9 +19,9 @@
 //! | 1c0001ac, 1c0001ab | Ixia hardware, Ixia software: 4 bytes more in the file header | ns, µs | 16 |
 //! | a12b3c4d | Navtel | ns | 16 |
 //!
-//! If one magic number stands for several layouts, the first records decide; if they cannot be seen (a pipe that has
-//! brought no record yet), the layout is the one that libpcap takes. Sources: draft-ietf-opsawg-pcap; libpcap
-//! `sf-pcap.c`; wiretap `libpcap.c` for SuSE, Red Hat, Nokia and Ixia.
+//! If one magic number has several layouts, the first records decide; if they cannot be seen (a pipe that has brought
+//! no record yet), the layout is the one that libpcap takes. Sources: draft-ietf-opsawg-pcap; libpcap `sf-pcap.c`;
+//! wiretap `libpcap.c` for SuSE, Red Hat, Nokia and Ixia.
 
 use tapline_packet::{Direction, Interface, LinkType, Meta, PacketType, Record, Resolution, Timestamp};
 
@@ -126,7 +126,7 @@ fn variant(magic: u32) -> Option<Variant> {
 pub(crate) struct Header {
     pub(crate) parser: Parser,
     pub(crate) interface: Interface,
-    /// Its length in bytes: 24 or 28.
+    /// Length in bytes: 24 or 28.
     pub(crate) len: usize,
 }
 
@@ -232,7 +232,7 @@ impl Parser {
             && self.pseudo_header.is_none()
     }
 
-    /// The same as [`parse_any`](Self::parse_any) for plain records, with nothing left to ask at each of them.
+    /// As [`parse_any`](Self::parse_any), for plain records: without the checks of the variants at each of them.
     fn parse_plain<const FOREIGN: bool>(
         &self,
         window: &mut Window<'_>,

@@ -1,4 +1,4 @@
-//! Pseudo-headers that stand in the byte order of the capturing machine.
+//! Pseudo-headers in the byte order of the capturing machine.
 //!
 //! ```text
 //! SLL      ... protocol u16 (network order) at 14; if it is CAN or CAN FD: CAN id u32 at 16

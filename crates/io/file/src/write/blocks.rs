@@ -1,4 +1,4 @@
-//! Blocks besides packets in files of pcapng that are written.
+//! Writes the blocks other than packets of pcapng files.
 //!
 //! ```text
 //! first file   section, interfaces, blocks that came before the first packet, packets and blocks ...
@@ -19,7 +19,7 @@ pub(super) struct Blocks {
     repeated: Vec<u8>,
 }
 
-/// What is to be appended to the file in progress.
+/// Next item to append to the file in progress.
 pub(super) enum Next {
     /// A section begins with this header.
     Section(Section),

@@ -24,7 +24,7 @@ impl Format {
     /// elsewhere, so that only a compression is asked of the ending.
     ///
     /// # Errors
-    /// If the ending stands for a format or compression that is not written.
+    /// If the ending is that of a format or compression that is not written.
     pub fn check_name(path: &Path, is_given: bool) -> Result<(), WriteError> {
         let ending = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
         let Some(last) = ending(path) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Encoding ERF. The layout stands in `read/erf.rs`.
+//! Encoding ERF. The layout is in `read/erf.rs`.
 //!
 //! | link type | kind of record |
 //! |---|---|
@@ -21,7 +21,7 @@ const RECORD_LEN_MAX: usize = u16::MAX as usize / ALIGNMENT * ALIGNMENT;
 
 /// Bit 2 of the flags: records have the length of their packets.
 const FLAG_VARYING_LENGTH: u8 = 4;
-/// The number of interfaces that the two lowest bits tell apart.
+/// Number of interfaces that the two lowest bits can distinguish.
 pub(super) const INTERFACES_MAX: u32 = 4;
 
 /// An Ethernet frame's check sequence.

@@ -1,4 +1,4 @@
-//! A disk that is full at each byte in turn: packets that are told as written are those that a reader finds.
+//! A disk that is full at each byte in turn: a reader finds the packets that were reported as written, and no others.
 
 use std::collections::BTreeMap;
 use std::io::{self, Cursor, Write};

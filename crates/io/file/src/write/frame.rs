@@ -18,7 +18,7 @@ pub(super) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// The packet as it stands on a wire of this link type.
+    /// The packet in its form on a wire of this link type.
     ///
     /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4. The
     /// packet is cut to `snap_len` (0 for no limit), so that no file holds more than its header says. Other writers'

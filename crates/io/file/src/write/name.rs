@@ -79,7 +79,7 @@ fn digits(count: u32) -> usize {
 /// A file size as `-C` takes it: millions of bytes, or with k, m, g in any case KiB, MiB, GiB (tcpdump 4.99.4).
 ///
 /// # Errors
-/// If it is no positive number, or more than 64 bits hold.
+/// If it is not a positive number, or does not fit in 64 bits.
 ///
 /// ```
 /// use tapline_file::parse_size;

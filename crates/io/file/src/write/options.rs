@@ -91,7 +91,7 @@ pub struct WriteOptions {
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
-    /// Blocks besides packets that pcapng files are to hold: those of the files that are copied, and secrets.
+    /// Blocks without packets for pcapng files: those of the files that are copied, and secrets.
     pub blocks: Option<BlockQueue>,
 }
 

@@ -4,11 +4,11 @@
 //! plain    records ------------------------------> Target
 //! packed   records --> Packer --> packed bytes --> Target
 //!                                             |
-//!                                            mark: what stands before it can be unpacked without what follows
+//!                                            mark: bytes before it can be unpacked without those after it
 //! ```
 //!
 //! A packer never writes by itself: each write is packed, closed by a mark, and given to the system with one call. So
-//! the number of bytes that the system took tells which packets a reader finds, and a failed write is cut off at the
+//! the number of bytes that the system took decides which packets a reader finds, and a failed write is cut off at the
 //! last mark.
 
 use std::fs::File;
@@ -23,7 +23,7 @@ pub(super) trait Target: Write + Send {
     /// Removes the last `len` bytes, which were just written.
     ///
     /// # Errors
-    /// If the output is no file that can be cut there.
+    /// If the output is not a file, or cannot be cut there.
     fn take_back(&mut self, len: u64) -> io::Result<()>;
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Failure {
     /// Bytes of the write, as they were before packing, that a reader is sure to find.
     pub(super) taken: usize,
     pub(super) source: io::Error,
-    /// Bytes that the system took of what it was given.
+    /// Bytes of the failed write that the system took.
     torn: usize,
 }
 

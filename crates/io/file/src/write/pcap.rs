@@ -1,4 +1,4 @@
-//! Encoding the pcap format. The layout stands in `read/pcap.rs`; numbers are in this machine's byte order.
+//! Encoding the pcap format. The layout is in `read/pcap.rs`; numbers are in this machine's byte order.
 
 use tapline_packet::{Interface, LinkType, Packet};
 

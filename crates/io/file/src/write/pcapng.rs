@@ -1,4 +1,4 @@
-//! Encoding the pcapng format. The layout stands in `read/pcapng/mod.rs`; numbers are in this machine's byte order.
+//! Encoding the pcapng format. The layout is in `read/pcapng/mod.rs`; numbers are in this machine's byte order.
 //!
 //! ```text
 //! section header, interface description*, (packet | interface description | statistics)*, statistics*
@@ -51,7 +51,7 @@ pub(crate) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
     block.end(buffer);
 }
 
-/// Appends an interface description. `snap_len` stands where the interface gives none.
+/// Appends an interface description; `snap_len` is the snap length if the interface has none.
 pub(crate) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     let block = Block::begin(buffer, INTERFACE_DESCRIPTION);
     let snap_len = limit(interface, snap_len);
@@ -108,8 +108,8 @@ pub(crate) fn packet(
     packet_block(buffer, packet, (frame.len(), frame.wire_len), options, write);
 }
 
-/// Whether a packet without a time can be a simple packet block, which has none either: of interface 0, with nothing
-/// beside its bytes, of which there are as many as the block's reader will take to be captured (draft, section 4.4).
+/// Whether a packet without a time can be a simple packet block, which has none either: of interface 0, without
+/// metadata, and with as many bytes as the block's reader will take to be captured (draft, section 4.4).
 #[inline]
 fn is_simple(packet: &Packet<'_>, limit: u32, options: &[u8]) -> bool {
     let Meta { is_untimed, interface, wire_len, vlan, direction, drops_before, .. } = *packet.meta;
@@ -169,8 +169,8 @@ fn packet_block(
     }
 }
 
-/// The packet's metadata as options, and the options that it had. Flags and drop count that the packet had are the
-/// source of its metadata, and tell more; they stay as they were.
+/// The packet's metadata as options, and the options that it had. The packet's own flags and drop count are the source
+/// of its metadata, and contain more; they stay as they were.
 fn packet_options(buffer: &mut Vec<u8>, meta: &Meta, kept: &[u8]) {
     let kept = Options::new(ByteOrder::NATIVE, kept);
     let has = |wanted: u16| kept.clone().any(|(code, _)| code == wanted);

@@ -5,8 +5,8 @@
 //! by clock   at start + n * period by the steady clock, whether packets arrive or not; named after the wall clock of that moment
 //! ```
 //!
-//! `-W`: with a size alone, numbers begin anew and old files are overwritten; with a period alone, the work ends after
-//! that many files; with both, numbers begin anew within each period (tcpdump's `dump_packet_and_trunc`).
+//! `-W`: with a size alone, numbers start over and old files are overwritten; with a period alone, writing ends after
+//! that many files; with both, numbers start over in each period (tcpdump's `dump_packet_and_trunc`).
 
 use tapline_packet::{ClockReading, Timestamp};
 

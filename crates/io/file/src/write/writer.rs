@@ -21,7 +21,7 @@ use crate::section::InterfaceStatistics;
 /// s, 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
 
-/// Interfaces whose packets a file cannot hold that are told of; the packets of all are counted.
+/// Interfaces that are reported because a file cannot contain their packets; the packets of all are counted.
 const UNFIT_TOLD_MAX: usize = 64;
 
 /// Whether the writer takes more packets.
@@ -51,15 +51,15 @@ pub struct FileWriter {
     lost: u64,
     /// Packets that the format cannot hold; among those lost.
     unfit: u64,
-    /// Interfaces whose packets the format cannot hold, as far as that was told.
+    /// Interfaces that were reported because the format cannot contain their packets.
     unfit_told: Vec<InterfaceId>,
-    /// Whether a packet without a time was told of.
+    /// Whether a packet without a time was reported.
     is_untimed_told: bool,
     notices: Vec<String>,
     statistics: Vec<InterfaceStatistics>,
     /// The time of the next statistics, by the steady clock.
     statistics_due_ns: i64,
-    /// Blocks besides packets that are to be in the files.
+    /// Blocks without packets for the files.
     blocks: Option<Blocks>,
 }
 
@@ -67,7 +67,7 @@ pub struct FileWriter {
 struct Current {
     output: Output,
     path: PathBuf,
-    /// Its path until it is complete, if that is another one.
+    /// Temporary path until the file is complete, if it has one.
     part_path: Option<PathBuf>,
     /// Bytes before packing, including those in the buffer.
     len: u64,
@@ -82,7 +82,7 @@ fn number_of(path: &Path) -> Option<FileNumber> {
     std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|about| (about.dev(), about.ino()))
 }
 
-/// The place where outputs are made and named: a file system, or a stand-in for one in a test.
+/// Creates and renames outputs: the file system, or a fake in tests.
 pub(super) trait Place: Send {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
@@ -185,8 +185,7 @@ impl FileWriter {
         self.lost
     }
 
-    /// Of the packets lost, those that the format cannot hold: of another link type than the file's, or of too many
-    /// interfaces.
+    /// Lost packets that the format cannot contain: of another link type than the file's, or of too many interfaces.
     pub fn unfit(&self) -> u64 {
         self.unfit
     }
@@ -438,7 +437,7 @@ impl FileWriter {
         }
     }
 
-    /// Opens the first file, whose section header tells where the packets come from.
+    /// Opens the first file, whose section header names the capturing machine.
     fn begin_first_file(&mut self) -> Result<(), WriteError> {
         let mut first = Vec::new();
         match (&mut self.blocks, &self.encoder) {
@@ -453,7 +452,7 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Appends the blocks besides packets that have come since.
+    /// Appends the blocks without packets that have come since.
     fn append_blocks(&mut self) -> Result<(), WriteError> {
         let Some(blocks) = &mut self.blocks else { return Ok(()) };
         if !matches!(self.encoder, Encoder::Pcapng { .. }) {

@@ -111,7 +111,7 @@ fn pcap_versions_with_lengths_the_other_way_round() {
     }
 }
 
-/// A version that is not read is no damage: plain, packed, and in the words of libpcap.
+/// A version that is not supported is not damage: plain, packed, and in the words of libpcap.
 #[test]
 fn unknown_versions_are_told_as_versions() {
     for (version, words) in [

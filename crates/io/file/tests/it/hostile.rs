@@ -189,7 +189,7 @@ fn packet_by_packet_nothing_is_read_ahead() {
     }
 }
 
-/// A file in memory that tells how much of it was read.
+/// A file in memory that counts how much of it was read.
 struct Counted {
     bytes: Vec<u8>,
     read_len: Arc<AtomicUsize>,

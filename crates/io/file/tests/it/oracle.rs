@@ -8,7 +8,7 @@ use crate::samples::{Noise, Read, data, mutate, read, read_source, small_files};
 use tapline_file::{DirectCreator, FileSource, FileWriter, Format, Precision, Section, WriteOptions};
 use tapline_packet::{ClockReading, Selection, Timestamp};
 
-/// Real captures beside the repository; none of them is part of it.
+/// Real captures next to the repository; none of them is part of it.
 fn captures() -> Vec<PathBuf> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
     let Ok(entries) = std::fs::read_dir(folder) else {

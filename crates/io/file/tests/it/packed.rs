@@ -65,7 +65,7 @@ fn forms(pieces: &[&[u8]]) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// Whatever is missing at the end is told, and all packets before it come.
+/// A packed file that is cut anywhere is reported as cut, and all packets before the cut are lent.
 #[test]
 fn every_cut_of_a_packed_file_is_told() {
     let file = capture();

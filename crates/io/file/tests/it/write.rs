@@ -388,7 +388,7 @@ fn rotated_names_and_contents_equal_tcpdumps() {
     }
 }
 
-/// Two captures into one file would leave neither: the second is refused, and the first keeps what it has.
+/// Two captures that write one file would destroy both: the second is refused, and the first keeps its packets.
 #[test]
 fn one_file_has_one_writer() {
     let directory = tempfile::tempdir().unwrap();
@@ -559,7 +559,7 @@ fn a_time_that_pcap_cannot_hold_becomes_the_nearest() {
     }
 }
 
-/// A pcapng file with each kind of block beside packets, between two packets.
+/// A pcapng file with a block of each kind other than packets, between two packets.
 fn with_blocks(order: ByteOrder) -> Vec<u8> {
     let mut file = Bytes::new(order);
     let custom_option = file.body(|b| {
@@ -823,7 +823,7 @@ fn a_length_that_is_no_multiple_of_four_is_told() {
     }
 }
 
-/// Whatever lengths and times packets have, a reader finds what is told as written, with all bytes.
+/// A reader finds each packet that was reported as written, with all bytes, whatever lengths and times packets have.
 #[test]
 fn written_is_what_a_reader_finds() {
     let directory = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ const STATISTICS_HEADER_LEN: usize = 20;
 /// `INITIAL_MAX_BLOCKSIZE`).
 pub(crate) const BLOCK_LEN_MAX: u32 = 16 << 20;
 
-/// Room for a packet block's headers and options beside its data (libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`).
+/// Room for a packet block's headers and options, in addition to its data (libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`).
 const PACKET_BLOCK_EXTRA: u32 = 131_072 + 32;
 
 /// The most interfaces that a file may describe, those of all sections together.
@@ -81,19 +81,19 @@ const SECTION_INTERFACES_MAX: usize = 1 << 20;
 /// Sections of which is kept what they say.
 const SECTIONS_MAX: usize = 4096;
 
-/// Interface statistics that are kept beside two of each interface.
+/// Interface statistics that are kept in addition to two of each interface.
 const STATISTICS_MORE: usize = 4096;
 
 /// The drop count of an obsolete packet block that says "unknown".
 const DROPS_UNKNOWN: u16 = 0xffff;
 
-/// The state of a file besides its packets.
+/// Contents of a file, other than packets, that a parser keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// Sections, interfaces and their statistics.
     All,
-    /// Which packets have the link type of the first interface: id 0; all others have id 1. A batch begins and ends
-    /// with packets between which no block changes what later ones mean, and an interface ends a walk.
+    /// Link types only: packets with the link type of the first interface have id 0, all others id 1. A batch begins
+    /// and ends with packets between which no block changes what later ones mean, and an interface ends a walk.
     LinkTypes,
 }
 
@@ -106,16 +106,16 @@ pub(crate) struct Parser {
     order: ByteOrder,
     /// The interfaces of this section, by its own numbers.
     interfaces: Vec<SectionInterface>,
-    /// Those of all sections, to know them again.
+    /// Interfaces of all sections, to recognize them again.
     known: Known,
     /// Bytes of the current block that are still to be passed over, and how many it had.
     skip: u64,
     skipped: u64,
-    /// Blocks whose length is no multiple of 4, and that of the first.
+    /// Blocks whose length is not a multiple of 4, and the length of the first.
     pub(crate) odd_blocks: u64,
     odd_len: u32,
     block_len_max: u32,
-    /// Where blocks besides packets go that a copy of the file has to have.
+    /// Queue of the blocks without packets, for a copy of the file.
     pub(crate) copies: Option<BlockQueue>,
     pub(crate) sections: Vec<Section>,
     /// The room that they take.
@@ -140,7 +140,7 @@ struct Block {
 }
 
 impl Parser {
-    /// A parser that stands before the first section header.
+    /// A parser in front of the first section header.
     pub(crate) fn new(keep: Keep) -> Parser {
         Parser {
             keep,
@@ -234,13 +234,13 @@ impl Parser {
         })
     }
 
-    /// A parser that stands before a block, whatever it has passed over.
+    /// Makes the next byte the start of a block, whatever was skipped.
     pub(crate) fn restart(&mut self) {
         (self.skip, self.skipped) = (0, 0);
     }
 
     /// Whether the batch, or the walk before one, ends with this block: so that each batch can be read again from its
-    /// first byte, and so that a block stands between the same packets in a copy.
+    /// first byte, and so that a block is between the same packets in a copy.
     fn ends_batch(&self, kind: u32, is_told: bool, found: &Found<'_>) -> bool {
         if self.keep == Keep::LinkTypes {
             return match tells(kind) {
@@ -444,7 +444,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Of more statistics than `max`, keeps the last of each interface.
+    /// Drops statistics if there are more than `max`, but keeps the last of each interface.
     fn thin_statistics(&mut self, max: usize) {
         if self.statistics.len() <= max {
             return;
@@ -500,7 +500,7 @@ impl Parser {
         Ok(Record { offset, cap_len, options_len: 0, meta })
     }
 
-    /// Data and options, which stand from `offset` to the end of `bytes`.
+    /// Parses data and options, from `offset` to the end of `bytes`.
     #[inline]
     fn packet(
         &self,

@@ -110,8 +110,8 @@ pub(super) fn resolution(order: ByteOrder, options: &[u8]) -> Resolution {
     last.map_or(Resolution::MICRO, |(_, value)| super::resolution(value[0]))
 }
 
-/// The interface that an interface description's options describe; its snap length stands elsewhere. `None`: there is
-/// no room for it.
+/// The interface that an interface description's options describe, without its snap length. `None` if there is no room
+/// for it.
 pub(super) fn interface(
     order: ByteOrder,
     link_type: LinkType,

@@ -1,10 +1,10 @@
-//! Memory for what a file says besides its packets: names, filters, comments and other options.
+//! Memory for the names, filters, comments and other options of a file.
 
 /// Bytes that are left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room(usize);
 
-/// Bytes that an option takes beside its value, at most: an entry of a table and a piece of the heap.
+/// Bytes that an option takes in addition to its value, at most: an entry of a table and a piece of the heap.
 const OPTION_COST: usize = 48;
 
 impl Room {

@@ -106,7 +106,7 @@ impl Bytes {
         self.u32(magic).u16(version.0).u16(version.1).u32(0).u32(0).u32(snap_len).u32(link)
     }
 
-    /// A pcap record; `extra` stands between header and data.
+    /// A pcap record; `extra` is between header and data.
     pub(crate) fn pcap_record(
         &mut self,
         time: (u32, u32),
@@ -243,7 +243,7 @@ impl Noise {
     }
 }
 
-/// Changes a few bytes, mostly where lengths stand: to extremes, to neighbours, to noise.
+/// Changes a few bytes, mostly those of lengths: to extremes, to neighbours, to noise.
 pub(crate) fn mutate(bytes: &mut Vec<u8>, noise: &mut Noise) {
     for _ in 0..=noise.below(4) {
         let at = noise.below(bytes.len());
