@@ -1,13 +1,13 @@
-//! AF_XDP beside AF_PACKET on a veth pair, interleaved: packets delivered a second, and what the receiving thread
-//! spends on each.
+//! Compares AF_XDP with AF_PACKET on a veth pair, interleaved: packets delivered a second, and time of the receiving
+//! thread for each.
 //!
 //! ```text
 //! cargo run --release -p tapline-capture --example receive_both [packets [frame_len [rounds]]]
 //! ```
 //!
 //! A thread sends on one end as fast as the kernel takes frames; this thread looks at each packet's length on the
-//! other. In a veth with an XDP program packets wait in a queue of 256: what does not fit is dropped before the program
-//! sees it, and is neither delivered nor lost here.
+//! other. In a veth with an XDP program packets wait in a queue of 256: others are dropped before the program sees
+//! them, and are neither delivered nor lost here.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use tapline_testkit::sender::{Pace, Sender};
 struct Round {
     /// Packets delivered in a second.
     rate: f64,
-    /// Of those sent.
+    /// Share of the packets sent that were delivered.
     share: f64,
     /// Nanoseconds of this thread for each packet delivered, in user space and in the kernel.
     cost: [f64; 2],

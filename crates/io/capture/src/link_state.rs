@@ -1,4 +1,4 @@
-//! The fate of an interface, and how people are told.
+//! State of an interface, and its names for users.
 
 use tapline_sys::Link;
 

@@ -6,8 +6,8 @@
 //! socket:  received = lost (no room in the socket) + unread at the stop + delivered
 //! ```
 //!
-//! The kernel gives addresses and ports, not headers: those here are made, without checksums of UDP over IPv4. So
-//! every stage and output that knows packets can stand behind a socket.
+//! The kernel gives addresses and ports, not headers: this source makes them, without checksums of UDP over IPv4. So
+//! every stage and output for packets works behind a socket.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -27,8 +27,8 @@ const SLOT_LEN: usize = HEADROOM + 65_536;
 const RECEIVE_BUFFER: u32 = 32 << 20;
 /// Interval at which the kernel's counters are read, which have 32 bits, in calls that found datagrams.
 const COUNT_INTERVAL: u32 = 1024;
-/// How long after a stop the datagrams that wait are still delivered. Those that are left then are counted: a sender
-/// whose datagrams cost much cannot put the end off.
+/// Time after a stop for which waiting datagrams are still delivered. The rest is counted: a sender whose datagrams
+/// cost much cannot delay the end.
 const DRAIN_NS: u64 = 500_000_000;
 /// The bytes of a batch, about: an order to stop waits for a batch, which may cost much for each of its bytes.
 const BATCH_LEN: usize = 512 << 10;
@@ -177,7 +177,7 @@ impl Listener {
     }
 }
 
-/// Of an unspecified IPv6 address IPv4's where the machine has no IPv6.
+/// Binds a socket. An unspecified IPv6 address means IPv4's on a machine without IPv6.
 fn bind(address: SocketAddr) -> Result<DatagramSocket, tapline_sys::SyscallError> {
     let bound = DatagramSocket::bind(address);
     match bound {

@@ -39,13 +39,13 @@ pub(super) struct Cursor {
 pub(super) struct Frame {
     /// The interface of the capture.
     pub(super) interface: InterfaceId,
-    /// A virtio header stands before each packet.
+    /// Whether each packet has a virtio header in front.
     pub(super) has_vnet_header: bool,
     /// The snap length that the kernel was given.
     pub(super) snap_len: u32,
 }
 
-/// Faults that a walk met besides packets.
+/// Counts of irregular packets in a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Oddities {
     /// Packets cut because they did not fit into a block.

@@ -62,7 +62,7 @@ impl KernelCount {
     }
 }
 
-/// What a program does with packets that it accepts, beside counting them.
+/// Form of a counting program, and its use of packets that it accepts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CountForm {
     /// Bytes that are counted with each packet.

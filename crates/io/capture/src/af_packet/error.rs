@@ -1,4 +1,4 @@
-//! Why a live capture cannot start or go on: what happened, where, and what to do about it.
+//! Errors of a live capture: what happened, where, and what to do about it.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tapline_sys::{NetNs, SyscallError, capability::Capability};
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 
-/// Why a live capture cannot start or go on.
+/// Error of a live capture at its start or while it runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AfPacketError {
@@ -51,7 +51,7 @@ pub enum AfPacketError {
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
-        /// Why.
+        /// Error of the system call.
         source: io::Error,
     },
     /// The namespace is there, but we may not enter it.
@@ -105,7 +105,7 @@ pub enum AfPacketError {
 }
 
 impl AfPacketError {
-    /// A failed call on an interface, or `NoPermission` if that is what it was.
+    /// The error of a failed call on an interface: `NoPermission` if a permission was missing.
     pub(super) fn of_call(interface: &str, source: SyscallError) -> AfPacketError {
         let is_refused = matches!(source.errno(), EPERM | EACCES) && source.call.starts_with("socket");
         if is_refused {

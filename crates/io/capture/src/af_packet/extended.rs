@@ -129,8 +129,8 @@ impl Loaded {
 }
 
 /// Programs in the kernel whose runs and time the kernel counts, while statistics are on
-/// ([`tapline_sys::bpf::RunTimeStatistics`]). A caller that asks for this gets filters as eBPF, however short: of
-/// classic programs the kernel tells nothing.
+/// ([`tapline_sys::bpf::RunTimeStatistics`]). A caller that asks for this gets filters as eBPF, however short: the
+/// kernel does not count classic programs.
 #[derive(Clone, Debug, Default)]
 pub struct KernelFilterRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
 
@@ -142,8 +142,8 @@ impl KernelFilterRuns {
         }
     }
 
-    /// Runs so far, and nanoseconds that they took; `None` if no filter runs in the kernel as eBPF, or it does not
-    /// tell.
+    /// Runs so far, and nanoseconds that they took; `None` if no filter runs in the kernel as eBPF, or the kernel does
+    /// not report them.
     pub fn read(&self) -> Option<(u64, u64)> {
         let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let infos = programs.iter().map(|program| program.program.info().ok());

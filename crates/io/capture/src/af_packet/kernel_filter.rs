@@ -50,7 +50,7 @@ fn only(sent: bool) -> Vec<Insn> {
 }
 
 /// Passes only packets of one queue. The kernel numbers the queue of a received packet from 1, with 0 where its driver
-/// does not tell, and that of a sent one from 0 (`skb_record_rx_queue`, linux/skbuff.h). Leaves A at 0.
+/// does not record it, and that of a sent one from 0 (`skb_record_rx_queue`, linux/skbuff.h). Leaves A at 0.
 fn of_queue(queue: u16) -> Vec<Insn> {
     let (queue, load) = (u32::from(queue), Insn::new(code::LD | code::W | code::ABS, ancillary::QUEUE));
     let is_equal = |k, jt, jf| Insn::jump(code::JMP | code::JEQ | code::K, k, jt, jf);

@@ -5,12 +5,12 @@
 //! switched off              Down           nothing: the kernel takes the socket off, and on again when it is up
 //! switched on               Running        nothing
 //! removed                   Gone           what the ring holds is still lent
-//! made anew, same name      Running        one worker: the socket is bound to it; several: a new socket joins its group
+//! created again, same name  Running        one worker: the socket is bound to it; several: a new socket joins its group
 //! new, and it is meant      Running        a tap is opened
 //! ```
 //!
-//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages,
-//! all links are looked at.
+//! There are two sources of events: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink
+//! lost messages, all links are examined.
 
 use std::time::Instant;
 
@@ -147,7 +147,7 @@ impl AfPacket {
         }
     }
 
-    /// Goes on with the same socket on an interface that was made anew.
+    /// Binds the same socket to an interface that was created again.
     fn rebind(&mut self, index: usize, link: &Link) -> Result<(), Error> {
         let mut events = Vec::new();
         let tap = &mut self.taps[index];
@@ -194,7 +194,7 @@ impl AfPacket {
         Ok(())
     }
 
-    /// Opens a tap while the capture runs: a failure is told and ends nothing.
+    /// Opens a tap while the capture runs. A failure is reported; it does not end the capture.
     fn try_open(&mut self, link: &Link, id: tapline_packet::InterfaceId) -> Result<Option<Opened>, Error> {
         let rings = self.taps.len() as u64 + 1;
         let opened = self.opener.open(link, id, rings).and_then(|mut opened| {

@@ -17,9 +17,9 @@ const ALL_PROTOCOLS: u16 = 3;
 /// An interface, with all that helps to choose it.
 #[derive(Clone, Debug)]
 pub struct InterfaceInfo {
-    /// Its number.
+    /// Number of the interface.
     pub index: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// A description that an administrator gave it; mostly empty.
     pub description: String,
@@ -39,13 +39,13 @@ pub struct InterfaceInfo {
     pub is_promiscuous: bool,
     /// The largest packet it sends, without the link-layer header, in bytes.
     pub mtu: u32,
-    /// Its link-layer address; empty if it has none.
+    /// Link-layer address; empty if the interface has none.
     pub hardware_address: Vec<u8>,
-    /// Its addresses, with the bits of their network part.
+    /// IP addresses, each with its prefix length.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Bits per second, if known.
     pub speed: Option<u64>,
-    /// Its driver, if it tells.
+    /// The driver, if it reports its name.
     pub driver: Option<DriverInfo>,
     /// The clocks that can stamp its packets.
     pub timestamps: Vec<TimestampSource>,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Neither knows of filters, so packets that we did not want are among them; and `rx_dropped` also counts frames of
-//! protocols without a receiver on this host, which we did see. So they stand beside the account and are not part of
+//! protocols without a receiver on this host, which we did see. So they are shown with the account, but are not part of
 //! its sums.
 
 use std::fs::File;
@@ -16,7 +16,8 @@ use std::os::unix::fs::FileExt;
 use tapline_source::{Count, Loss, LossPoint};
 use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};
 
-/// Counters of one interface, as sums of differences, so that an interface made anew does not count backward.
+/// Counters of one interface, as sums of differences, so that an interface that was created again does not count
+/// backward.
 #[derive(Debug, Default)]
 pub(crate) struct LossWatch {
     nic: Option<[Growth; 4]>,

@@ -7,7 +7,7 @@
 //! stop:    drop all in the kernel -> wait for packets on their way -> lend what the rings hold -> statistics last
 //! ```
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `pattern` | which interfaces are meant |
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
@@ -81,7 +81,7 @@ use tap::Tap;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// The longest single wait while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
-/// The time for which packets on their way are waited for if the kernel cannot tell.
+/// Time to wait for packets on their way if the kernel does not report them.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Packets of one or several interfaces, lent from the kernel's rings.
@@ -118,7 +118,7 @@ pub struct AfPacket {
     has_lent: bool,
 }
 
-/// The state of an interface besides its taps.
+/// Counters and filter state of an interface, with the sums of its closed taps.
 #[derive(Debug)]
 struct Book {
     is_filtered: bool,
@@ -352,7 +352,7 @@ impl AfPacket {
         DRAIN_TIME_MAX + Duration::from_millis(self.opener.settings.latency_ms.into())
     }
 
-    /// Tells of malformed packets, once there are new ones.
+    /// Reports malformed packets, once there are new ones.
     fn tell_oddities(&mut self) {
         let wants_hardware = self.opener.settings.timestamps != TimestampSource::Host;
         for tap in &mut self.taps {
@@ -380,7 +380,7 @@ impl AfPacket {
         self.tell_all([Event { interface: interface.to_owned(), text, is_warning: warning }]);
     }
 
-    /// Tells events once: all workers see the same links, and only the first one tells.
+    /// Reports events once: all workers see the same links, and only the first one reports them.
     fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
         if self.is_first {
             self.events.extend(events);

@@ -1,8 +1,8 @@
 //! Work left to the NIC or done by it: checksums and segmentation.
 //!
 //! Captures see sent packets before the NIC has worked on them, and received ones after: a checksum may not be filled
-//! in yet, and one packet may stand for many frames. The kernel's status bits tell; for the size of the frames it takes
-//! a `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
+//! in yet, and one packet may represent many frames. The kernel's status bits show both; the size of the frames needs a
+//! `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
 //! [`AfPacketSettings::vnet_header`](super::AfPacketSettings::vnet_header)).
 
 use tapline_packet::numbers::ethertype;
@@ -32,7 +32,7 @@ pub(super) fn checksum(status: u32) -> Checksum {
     }
 }
 
-/// The segmentation that a packet stands for, from its virtio header if there is one, else from the status.
+/// The segmentation of a packet, from its virtio header if there is one, else from the status.
 #[inline]
 pub(super) fn gso<'a>(
     status: u32,

@@ -89,7 +89,7 @@ pub(super) struct Opened {
     pub(super) is_filtered: bool,
     /// Whether the program in the kernel may refuse packets.
     pub(super) refuses: bool,
-    /// Why the interface cannot have the filter, if so: its packets are lent to be counted.
+    /// Reason for which the interface does not support the filter: its packets are lent to be counted.
     pub(super) unfit: Option<String>,
     pub(super) events: Vec<Event>,
 }
@@ -173,7 +173,7 @@ impl Opener {
         self.open_ring(link, id, rings, true)
     }
 
-    /// The same; `grows` says that the ring may begin small.
+    /// As [`open`](Self::open); `grows` says whether the ring may begin small.
     fn open_ring(&mut self, link: &Link, id: InterfaceId, rings: u64, grows: bool) -> Result<Opened, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
@@ -463,7 +463,7 @@ impl Opener {
 }
 
 /// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses
-/// both, the one that lets everything pass. Returns what it took, and whether that is the filter.
+/// both, the one that lets everything pass. Returns the attached program, and whether that is the filter.
 fn attach(
     socket: &PacketSocket,
     programs: Programs,
@@ -509,7 +509,7 @@ fn attach(
     }
 }
 
-/// Sets up the largest ring that there is memory for, from `wanted` down, and tells if it is a smaller one.
+/// Sets up the largest ring that there is memory for, from `wanted` down. Reports a smaller one.
 fn map_ring(
     socket: &PacketSocket,
     wanted: RingGeometry,

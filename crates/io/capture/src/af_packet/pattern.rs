@@ -1,4 +1,4 @@
-//! Which interfaces are meant.
+//! Patterns of interface names.
 //!
 //! ```text
 //! pattern := "any"                every interface there is, and those that come later
@@ -127,7 +127,7 @@ fn matches_glob(glob: &[u8], name: &[u8]) -> bool {
     glob[g..].iter().all(|&byte| byte == b'*')
 }
 
-/// Whether the first element of a pattern, which is no star, takes this byte; if so, how long the element is.
+/// Whether the first element of a pattern, which is not a star, matches this byte; if so, the length of the element.
 fn matches_one(glob: &[u8], byte: u8) -> Option<usize> {
     match glob.first()? {
         b'?' => Some(1),

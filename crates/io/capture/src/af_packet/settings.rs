@@ -82,21 +82,21 @@ pub struct AfPacketSettings {
     /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
     pub workers: usize,
     /// Only packets of this receive queue, counted from 0, and packets that were sent by the send queue of this number.
-    /// `None` for all. The adapter's driver must tell the queue of a packet; of one that does not, all packets count as
+    /// `None` for all. The adapter's driver must record the queue of a packet; if it does not, all packets count as
     /// those of queue 0.
     pub queue: Option<u16>,
     /// The distribution of packets among workers.
     pub fanout: FanoutMode,
     /// The order in which packets of several interfaces are lent.
     pub order: MergeOrder,
-    /// Has filters run in the kernel as eBPF, and tells what they take.
+    /// Runs filters in the kernel as eBPF, and measures their time.
     pub kernel_filter_runs: Option<KernelFilterRuns>,
-    /// Has the kernel count packets that the filter accepts, or a sample of them, in place of lending them
-    /// ([`InterfaceAccount::counted`](tapline_source::InterfaceAccount)) or besides. Where that is refused, or the interface
+    /// Counts packets that the filter accepts in the kernel, or a sample of them, and lends none or all of them
+    /// ([`InterfaceAccount::counted`](tapline_source::InterfaceAccount)). If the kernel refuses that, or the interface
     /// comes later, an event says so and packets are lent. Minimum kernel: 5.5.
     pub tally: Option<KernelTally>,
-    /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
-    /// where interfaces that come later are meant too (`any`, globs).
+    /// Time to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply if
+    /// later interfaces match too (`any`, globs).
     pub return_timeout: Option<Duration>,
 }
 

@@ -30,7 +30,7 @@ const ADDRESS_LEN: usize = 20;
 pub struct SingleSettings {
     /// The interface's name, for its clock; empty for all interfaces at once.
     pub name: String,
-    /// Its number; 0 for all interfaces at once.
+    /// Number of the interface; 0 for all interfaces at once.
     pub if_index: u32,
     /// Whether packets start at their network header.
     pub is_cooked: bool,
@@ -50,12 +50,12 @@ pub struct SingleSettings {
     /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
     /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. The
-    /// caller promises that after a fork one process alone goes on with the [`SingleSocket`]; the others may drop
-    /// theirs, no more. Without it a child must not touch what it inherited either: the memory is not there.
+    /// caller promises that after a fork one process alone goes on with the [`SingleSocket`]; the others may only drop
+    /// theirs. Without it a child must not use the inherited socket either: it has no such memory.
     pub is_inherited: bool,
 }
 
-/// The sender and the kind of a packet, as the kernel gives them beside it: part of `sockaddr_ll` (packet(7)).
+/// Sender and kind of a packet, which the kernel gives with it: part of `sockaddr_ll` (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkLayerAddress {
     /// EtherType, or a number below 1536 for what has none (`linux/if_ether.h`).
@@ -110,8 +110,7 @@ pub struct LinkLayerAddresses<'a> {
 }
 
 impl LinkLayerAddresses<'_> {
-    /// The address beside the packet at `index` of the batch as it was found, out of the block that the batch stands
-    /// in.
+    /// The address of the packet at `index` of the batch as it came, in the block of the batch.
     pub fn get(&self, block: &[u8], index: usize) -> LinkLayerAddress {
         let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
         let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
@@ -184,8 +183,8 @@ impl SingleSocket {
         Batch::new(self.ring.held(), &self.records)
     }
 
-    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to
-    /// leave out; and what the kernel says beside each. There are at least 28 bytes between what
+    /// The block and the records of the batch, for a caller that writes headers in front of packets or leaves packets
+    /// out; and the kernel's addresses of the packets. There are at least 28 bytes between the bytes that
     /// [`LinkLayerAddresses::get`] reads and a cooked packet, 14 before an Ethernet frame.
     pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>, LinkLayerAddresses<'_>) {
         (self.ring.held_mut(), &mut self.records, LinkLayerAddresses { frames: &self.frames })
@@ -374,8 +373,8 @@ fn map_ring(
     size::largest(wanted, &settings.name, |geometry| socket.map_ring(geometry, false))
 }
 
-/// The same ring in blocks of about this length: a power of two that holds the longest packet, and two of them at
-/// least.
+/// A ring of the same size with blocks of about this length: a power of two that the longest packet fits, and at least
+/// two of them.
 fn with_blocks(geometry: RingGeometry, block_len: Option<u32>) -> RingGeometry {
     const BLOCK_LEN_MIN: u64 = 64 << 10;
     let Some(wanted) = block_len else { return geometry };

@@ -23,8 +23,8 @@ const ENOMEM: i32 = 12;
 const MIB: u64 = 1 << 20;
 const BLOCK_LEN_MAX: u64 = MIB;
 const BLOCK_LEN_MIN: u64 = 64 << 10;
-/// Bytes of a frame besides its packet, at most: header, address, and what puts the network header to a multiple of
-/// 16 (linux/if_packet.h).
+/// Bytes of a frame in addition to its packet, at most: header, address, and the padding that aligns the network header
+/// to 16 (linux/if_packet.h).
 const FRAME_OVERHEAD: u64 = 144;
 /// Bytes of a block before its packets.
 const BLOCK_HEADER_LEN: u64 = 48;
@@ -73,7 +73,7 @@ const FIRST_SUM_LEN: u64 = 64 * MIB;
 const FIRST_LEN_MIN: u64 = MIB;
 const FIRST_LEN_MAX: u64 = 4 * MIB;
 
-/// The ring to begin with where `whole` is what it may grow to, one of `rings`.
+/// The first ring of one that may grow to `whole`, one of `rings`.
 pub(super) fn first(whole: &RingGeometry, rings: u64) -> RingGeometry {
     let len = (FIRST_SUM_LEN / rings.max(1)).clamp(FIRST_LEN_MIN, FIRST_LEN_MAX);
     geometry(&Wish { ring_len: Some(len), retire_ms: whole.retire_ms, ..Wish::default() })

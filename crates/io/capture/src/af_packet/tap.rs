@@ -241,7 +241,7 @@ impl Tap {
         self.counting.as_ref().map(|counting| counting.count.read())
     }
 
-    /// Goes over to an interface that was made anew under the same name.
+    /// Changes to an interface that was created again under the same name.
     pub(super) fn rebind(&mut self, link: &Link) -> Result<(), SyscallError> {
         self.socket.bind(link.index)?;
         self.if_index = link.index;

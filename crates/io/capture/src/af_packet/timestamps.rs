@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! host              the kernel's clock, when the packet was received (or sent)        always there
-//! adapter           the NIC's clock, kept in step with the host's by another program (ptp4l and phc2sys)
-//! adapter_unsynced  the NIC's clock as it goes
+//! adapter           the NIC's clock, synchronized with the host's by another program (ptp4l and phc2sys)
+//! adapter_unsynced  the NIC's clock, not synchronized
 //! ```
 //!
-//! For the kernel the last two are one (`SOF_TIMESTAMPING_RAW_HARDWARE`; the flag that once told them apart does
-//! nothing any more); whether the clock is in step is not for us to know. Packets that the NIC did not stamp, such as
-//! those sent, carry the host's time and are counted.
+//! The kernel does not distinguish the last two (`SOF_TIMESTAMPING_RAW_HARDWARE`; the flag for it has no effect any
+//! more), and we cannot know whether the clock is synchronized. Packets that the NIC did not stamp, such as those sent,
+//! carry the host's time and are counted.
 
 use tapline_sys::{LinkControl, PacketSocket, Timestamping};
 
@@ -61,7 +61,7 @@ impl TimestampSource {
         }
     }
 
-    /// Those that an interface has.
+    /// The sources of timestamps that an interface has.
     pub(super) fn available(timestamping: Option<&Timestamping>) -> Vec<TimestampSource> {
         let has_adapter = timestamping.is_some_and(Timestamping::can_stamp_all);
         let is_there = |source: &TimestampSource| has_adapter || *source == TimestampSource::Host;

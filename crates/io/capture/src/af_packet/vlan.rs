@@ -1,8 +1,8 @@
 //! VLAN tags that are no longer in the packet's bytes.
 //!
 //! On receipt the NIC or the kernel (`skb_vlan_untag`) takes the outer 802.1Q or 802.1ad tag out of every frame, before
-//! any socket sees it. A ring tells it beside the packet; inner tags stay in the bytes. We keep it there too: putting
-//! it back would move every packet, and only outputs that need it do so.
+//! any socket sees it. A ring has it in the header of the packet; inner tags stay in the bytes. We keep it in the
+//! metadata too: putting it back would move every packet, and only outputs that need it do so.
 
 use tapline_packet::VlanTag;
 use tapline_packet::numbers::ethertype;
@@ -11,9 +11,9 @@ use tapline_packet::numbers::ethertype;
 const VALID: u32 = 1 << 4;
 const TPID_VALID: u32 = 1 << 6;
 
-/// The tag that a frame's header tells of.
+/// The tag in a frame's header.
 ///
-/// A tag with the value 0 is one (priority 0, VLAN 0): the status bit decides, not the value.
+/// A tag may have the value 0 (priority 0, VLAN 0): the status bit decides, not the value.
 #[inline]
 pub(super) fn tag(status: u32, tci: u32, tpid: u16) -> Option<VlanTag> {
     if status & VALID == 0 {

@@ -43,7 +43,7 @@ pub(super) struct Loaded {
     noting: Option<Result<(LoadedProgram, u64), LoadError>>,
     pub(super) sockets: Map,
     counters: SharedArray,
-    /// Why the filter does not run in it, if there is one that does not.
+    /// Reason for which the filter does not run in the program, if it does not.
     pub(super) refusal: Option<String>,
 }
 

@@ -1,11 +1,11 @@
-//! Why AF_XDP cannot be had on an interface, and what to do instead.
+//! Errors of AF_XDP on an interface, and the alternatives.
 
 use std::net::IpAddr;
 
 use tapline_sys::SyscallError;
 use tapline_sys::bpf::LoadError;
 
-/// Why a capture by AF_XDP cannot start or go on.
+/// Error of a capture by AF_XDP at its start or while it runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AfXdpError {
@@ -40,7 +40,7 @@ pub enum AfXdpError {
     Occupied {
         /// The interface.
         interface: String,
-        /// Its name, as far as it may be known, and number.
+        /// Name and number of the program, as far as they are known.
         program: String,
         /// iproute2's name for its mode.
         switch: &'static str,
@@ -73,7 +73,7 @@ pub enum AfXdpError {
         interface: String,
         /// Receive queues that there are.
         queues: u32,
-        /// Those that could be bound.
+        /// Queues that could be bound.
         served: u32,
         /// The number to ask for.
         wanted: u32,
@@ -108,13 +108,13 @@ pub enum AfXdpError {
          host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
     )]
     CutsHost,
-    /// The driver does not tell programs when packets came.
+    /// The driver does not give XDP programs the time of a packet.
     #[error(
         "its driver tells XDP programs no time of the adapter (that takes Linux 6.3, and a driver that does); leave -j or \
          xdp: out"
     )]
     NoTime,
-    /// The adapter cannot be told to stamp packets.
+    /// The adapter cannot be set to stamp packets.
     #[error("the adapter does not stamp packets: {source}; leave -j out")]
     NotStamping {
         /// The error of the kernel.

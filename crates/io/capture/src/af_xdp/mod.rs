@@ -8,13 +8,13 @@
 //! stop:    the program lets everything pass -> wait for packets on their way -> lend what the rings hold -> counters last
 //! ```
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `opener` | the order of calls |
-//! | `attachment` | the program in front, its maps, what it counts |
-//! | `queue` | a socket, and packets out of what it receives |
-//! | `protect` | whom a capture would cut off |
-//! | `size` | how much memory |
+//! | `attachment` | the program in front, its maps and counters |
+//! | `queue` | a socket, and the packets that it receives |
+//! | `protect` | sessions and hosts that a capture would cut off |
+//! | `size` | memory of a queue |
 //!
 //! Packets that the host does not get are the point and the danger: see `protect`, and docs/afxdp.md.
 //!
@@ -49,7 +49,7 @@ use queue::Queue;
 use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace};
 use crate::link_state::LinkState;
 
-/// The time for which packets on their way are waited for if the kernel cannot tell.
+/// Time to wait for packets on their way if the kernel does not report them.
 const GRACE: Duration = Duration::from_millis(50);
 
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
@@ -153,7 +153,7 @@ pub struct AfXdp {
     phase: Phase,
 }
 
-/// The state of an interface besides its queues.
+/// Counters and program of an interface, without its queues.
 #[derive(Debug)]
 struct Book {
     attachment: Arc<Attachment>,
@@ -360,7 +360,7 @@ impl AfXdp {
         }
     }
 
-    /// Tells of packets whose time is not the one that was asked for.
+    /// Reports packets whose time is not from the clock that was requested.
     fn tell_unstamped(&mut self) {
         for queue in &mut self.queues {
             let interface = &self.interfaces[queue.common.interface.0 as usize].name;

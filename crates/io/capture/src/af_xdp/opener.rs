@@ -36,7 +36,7 @@ const COMPLETION_LEN: u32 = 64;
 /// Receive queues that are served at most. No driver has more; packets of queues beyond are left to the host.
 const QUEUES_MAX: u32 = 4096;
 
-/// `NETDEV_XDP_RX_METADATA_*`: what drivers tell programs.
+/// `NETDEV_XDP_RX_METADATA_*`: the metadata that drivers give programs.
 const METADATA_TIME: u64 = 1;
 const METADATA_VLAN: u64 = 4;
 
@@ -294,7 +294,7 @@ impl<'a> Opener<'a> {
         joined.map_err(|error| told.not_promiscuous(&error)).ok()
     }
 
-    /// Attaches; a program that was attached since the first look is told of too.
+    /// Attaches the program. Another program that was attached since the first check is reported, too.
     fn attach(
         &mut self,
         loaded: Loaded,
@@ -311,7 +311,7 @@ impl<'a> Opener<'a> {
         })
     }
 
-    /// Whether VLAN tags may stand beside packets: an adapter takes them out, or a veth has got them so.
+    /// Whether packets may lack their VLAN tags: an adapter removes them, or a veth has received packets without them.
     fn strips_tags(&mut self, link: &Link) -> bool {
         if link.kind == "veth" {
             return true;
@@ -324,7 +324,7 @@ impl<'a> Opener<'a> {
     /// if that is wanted.
     ///
     /// # Errors
-    /// The adapter's time is wanted, and it cannot be told to stamp packets.
+    /// The adapter's time is wanted, and the adapter cannot be set to stamp packets.
     fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<RxMetadataCalls>, AfXdpError> {
         let wants_time = self.settings.timestamps != TimestampSource::Host;
         if !wants_time && !strips {

@@ -38,7 +38,7 @@ pub(super) struct Common {
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) socket: XdpSocket,
-    /// Its number at the interface.
+    /// Number of the queue at the interface.
     pub(super) number: u16,
     pub(super) common: Common,
     frames: Vec<Frame>,
@@ -130,8 +130,8 @@ impl Queue {
         RxMetadata::take(bytes.try_into().ok()?, cookie)
     }
 
-    /// Puts the packet together that begins at `done`: where it lies, its bytes there and on the wire, its parts.
-    /// `None` if its rest has not come, or there is no room for it in this batch.
+    /// Joins the parts of the packet that begins at `done`: its place, its bytes there and on the wire, its number of
+    /// parts. `None` if its rest has not come, or there is no room for it in this batch.
     fn join(&mut self, scratch: &mut usize) -> Option<(usize, u32, u32, usize)> {
         let rest = &self.frames[self.done..];
         let parts = match rest.iter().take(PARTS_MAX).position(|frame| !frame.is_continued) {

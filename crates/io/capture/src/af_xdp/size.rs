@@ -1,12 +1,12 @@
-//! How much memory a queue gets.
+//! Memory of a queue.
 //!
 //! ```text
 //! chunk  = 2048 bytes if a packet of the MTU fits, else 4096: packets that are longer still come in several
 //! chunks = a power of two: 16 MiB of them for each queue, all queues together at most a quarter of memory and 2 GiB     unless -B says otherwise
 //! ```
 //!
-//! Each ring has an entry for each chunk. So a queue bears a pause of its reader of as many packets as it has chunks,
-//! and the RX ring is never what is full first.
+//! Each ring has an entry for each chunk. So a queue survives a pause of its reader for as many packets as it has
+//! chunks, and the RX ring is never the first to be full.
 
 use tapline_sys::xsk::XdpSocket;
 

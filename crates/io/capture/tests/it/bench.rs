@@ -10,7 +10,7 @@ use tapline_source::{Advance, Event, InterfaceAccount, RingAccount, Source};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
-/// How long to wait for what must happen before a test fails.
+/// Longest wait for an event before a test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with a pair; `None`, said on standard error, where none can be made.
@@ -53,7 +53,7 @@ pub(crate) fn arrive(source: &mut AfPacket, count: u64) {
     arrive_among(std::slice::from_mut(source), count);
 }
 
-/// Likewise, for workers together.
+/// As [`arrive`], for workers together.
 pub(crate) fn arrive_among(sources: &mut [AfPacket], count: u64) {
     let start = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! How many packets wait together.
+//! Number of packets that wait together.
 
 use std::time::Duration;
 
