@@ -59,15 +59,15 @@ pub(crate) struct Interface {
     loopback: u32,
     in_kernel: InKernel,
     program: Option<CompiledFilter>,
-    /// Of the batch.
+    /// Tags of the batch.
     tags: Tags,
     if_drops_before: u64,
     is_down: bool,
-    /// The count in the kernel, and whether packets are read beside it.
+    /// The count in the kernel, and whether packets are read as well.
     count: Option<(KernelCount, bool)>,
     /// Packets of former counts that were not read.
     counted_before: u64,
-    /// Why there is no ring any more.
+    /// Reason for which the ring is gone.
     no_ring: Option<Failure>,
 }
 
@@ -433,12 +433,12 @@ fn if_drops(name: &str) -> u64 {
     if name.is_empty() { 0 } else { counter("rx_missed_errors") + counter("rx_fifo_errors") }
 }
 
-/// A failed call as libpcap tells it.
+/// A failed call in libpcap's words.
 fn call_failure(error: &SyscallError) -> Failure {
     Failure::system(error.call, &error.source)
 }
 
-/// Why a device cannot be opened.
+/// The error of a device that cannot be opened.
 fn open_failure(error: AfPacketError) -> Failure {
     match error {
         AfPacketError::NoPermission { source, .. } => {

@@ -1,4 +1,4 @@
-//! "Cooked" captures: the header that stands for the link layer's where that is not the same for all packets, and
+//! "Cooked" captures: the header that replaces the link layer's where that is not the same for all packets, and
 //! programs for such sockets.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Which source a device name means.
+//! Device names and their sources.
 //!
 //! ```text
 //! TAPLINE_DEVICE_MAP=eth0=tap:edge,eth1=veth7      eth0 is read from the daemon's capture "edge", eth1 from veth7
@@ -32,7 +32,7 @@ pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure>
     }
 }
 
-/// The device that a name stands for in the map. Names that it does not hold mean themselves.
+/// The device that the map has for a name. Names that are not in the map mean themselves.
 pub(crate) fn mapped<'a>(map: &'a str, device: &'a str) -> Result<&'a str, Failure> {
     for entry in map.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         match entry.split_once('=') {

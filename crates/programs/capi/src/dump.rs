@@ -37,7 +37,7 @@ pub(crate) fn file_header(state: &State) -> Result<FileHeader, Failure> {
     Ok(FileHeader::new(link_type, state.dlt_extra, state.snap_len, state.precision))
 }
 
-/// The header for a handle; `name` stands before errors.
+/// The header for a handle; errors begin with `name`.
 fn header_of(state: &State, name: &str) -> Result<FileHeader, Failure> {
     if !state.is_active() {
         return Err(Failure::error(format!("{name}: not-yet-activated pcap_t passed to pcap_dump_open")));

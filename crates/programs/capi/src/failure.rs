@@ -86,7 +86,7 @@ pub(crate) fn guard<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }
 
-/// The same for a function that tells errors through a caller's buffer.
+/// As [`guard`], for a function that returns errors in a caller's buffer.
 ///
 /// # Safety
 /// `errbuf` is null or has room for [`ERRBUF_SIZE`] bytes.
@@ -105,7 +105,7 @@ pub(crate) unsafe fn guard_into<T>(
     on_error(failure.code)
 }
 
-/// A C string as text; bytes that are no UTF-8 are replaced.
+/// A C string as text; invalid UTF-8 is replaced.
 ///
 /// # Safety
 /// `text` is null or ends in a zero byte.

@@ -158,7 +158,7 @@ pub(crate) unsafe fn on(p: *mut Handle, body: impl FnOnce(&mut State) -> Result<
     unsafe { on_handle(p, |handle| body(handle.state())) }
 }
 
-/// The same for functions that want the handle itself.
+/// As [`on`], for functions that need the handle itself.
 ///
 /// # Safety
 /// As for [`on`].

@@ -16,7 +16,7 @@ pub(crate) fn copy<T: Copy>(values: &[T]) -> *mut T {
     memory
 }
 
-/// A text with its zero byte; it ends at the first one that stands in it.
+/// A text with its zero byte; it ends at the first zero byte in it.
 pub(crate) fn text(text: &str) -> *mut c_char {
     let mut bytes = text.as_bytes().to_vec();
     bytes.truncate(text.find('\0').unwrap_or(text.len()));

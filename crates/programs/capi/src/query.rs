@@ -200,8 +200,8 @@ pub unsafe extern "C" fn pcap_bufsize(p: *mut Handle) -> c_int {
     }
 }
 
-/// `pcap_file(3PCAP)`: null for what is no file. The stream stands behind the last packet, and packets are read from
-/// where it stands, unless the file is packed.
+/// `pcap_file(3PCAP)`: null if the handle has no file. The stream is positioned behind the last packet, and packets are
+/// read from its position, unless the file is packed.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
@@ -246,8 +246,8 @@ pub unsafe extern "C" fn pcap_get_selectable_fd(p: *mut Handle) -> c_int {
     unsafe { on(p, |state| Ok(fd(state))) }
 }
 
-/// `pcap_get_required_select_timeout(3PCAP)`: null, as the descriptor tells all, but for an interface that is down:
-/// whether it went for good is to be seen by asking.
+/// `pcap_get_required_select_timeout(3PCAP)`: null, as the descriptor signals everything, but for an interface that is
+/// down: whether it is gone for good has to be polled.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].

@@ -138,7 +138,7 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Handle) {
     }
 }
 
-/// After a call that was broken and has a packet to give: that goes first, and the next call tells of the break.
+/// Delays a break when the call has a packet to give: the packet goes first, and the next call reports the break.
 fn break_later(handle: &Handle, done: c_int) {
     if done == ERROR_BREAK {
         handle.is_broken.store(true, Ordering::Relaxed);
@@ -215,7 +215,8 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
     }
 }
 
-/// The result of a call that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
+/// The result of a call that `pcap_breakloop` ended: a file's packets are returned first, and the next call reports the
+/// break.
 fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
     if is_file && done > 0 {
         return done;

@@ -1,16 +1,16 @@
 //! A capture file that is open as libpcap has it: packets, and the position of its stream.
 //!
 //! # The position of the stream
-//! libpcap's `FILE *` stands behind the file header (of pcapng: behind the first interface), then behind each packet,
-//! and the next packet is read from where it stands. Programs see and set that position with ftell(3) and fseek(3), of
-//! which we do not learn. So:
+//! libpcap's `FILE *` is positioned behind the file header (of pcapng: behind the first interface), then behind each
+//! packet, and the next packet is read from its position. Programs see and set that position with ftell(3) and
+//! fseek(3), of which we do not learn. So:
 //!
 //! ```text
 //! pcap_open_offline   header ──pcap_file─────> packet by packet <─────────── fseek(3) to libpcap's position
 //!                            └─first packet──> read ahead ──pcap_file──> a file ┘
 //!                                                                   └──> a pipe: read ahead still, as nothing can be given back
 //! pcap_fopen_offline  packet by packet: the caller has the stream
-//! what is packed      read ahead: no byte of it is the beginning of a packet
+//! packed files        read ahead: no byte of one is the beginning of a packet
 //! ```
 
 use std::ffi::c_int;
@@ -111,8 +111,8 @@ impl Savefile {
         }
     }
 
-    /// Puts the stream where libpcap's would stand after `lent` packets of the batch, and goes on by packet from there,
-    /// wherever it then stands. Does nothing where the stream has that position already, and where it has none.
+    /// Sets the stream to the position that libpcap's would have after `lent` packets of the batch, and reads packet by
+    /// packet from its position from then on. Does nothing if the stream has that position already, or has none.
     pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
         self.may_read_ahead = false;
         let (ReadMode::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())
@@ -148,7 +148,7 @@ impl Savefile {
         )))
     }
 
-    /// Whether there is more than one interface to tell apart.
+    /// Whether there is more than one interface.
     #[inline]
     pub(crate) fn has_interfaces(&self) -> bool {
         self.source.interfaces().len() > 1
@@ -214,7 +214,7 @@ struct Packets {
     waits_for_all: Arc<AtomicBool>,
 }
 
-/// Looks at the beginning of a stream, which stands at `start`, and begins to read its packets.
+/// Examines the beginning of a stream at position `start`, and begins to read its packets.
 ///
 /// # Safety
 /// `file` is an open stream that no other code reads, and stays open as long as the source of the result.

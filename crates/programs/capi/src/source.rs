@@ -43,7 +43,7 @@ pub(crate) trait Source: Send {
     /// Looks at the descriptor after a wait that ended with an error on it.
     ///
     /// An interface that is gone for good is an error, one that is down for now is not. A source without an interface
-    /// of its own tells its end in `advance`, once all packets were read.
+    /// of its own reports its end in `advance`, once all packets were read.
     fn examine(&mut self) -> Result<(), Failure> {
         Ok(())
     }
@@ -56,8 +56,8 @@ pub(crate) trait Source: Send {
     /// A text was compiled to this program, which may be set as the filter.
     fn compiled(&mut self, _text: &str, _options: &Options, _filter: &CompiledFilter) {}
 
-    /// Filters by this program from now on. [`wants_filter`](Self::wants_filter) then tells whether packets of the next
-    /// batch need `keep`.
+    /// Filters by this program from now on. [`wants_filter`](Self::wants_filter) then returns whether packets of the
+    /// next batch need `keep`.
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure>;
 
     /// Whether packets of the next batch have to pass the filter here.
@@ -126,7 +126,7 @@ pub(crate) fn sleep(
     sleep_until(Some(source), libc::POLLIN, wakeup, left)
 }
 
-/// Likewise, whether the source has packets or not: until it has an error.
+/// Sleeps in the same way, but until the source has an error: packets do not end it.
 pub(crate) fn rest(
     source: Option<&mut dyn Source>,
     wakeup: Option<&Wakeup>,

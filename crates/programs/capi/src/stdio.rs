@@ -195,8 +195,8 @@ mod tests {
         }
     }
 
-    /// A signal whose handler asks for no restart ends the read, which is told once: what comes then is read, up to the
-    /// end.
+    /// A signal whose handler asks for no restart ends the read, which is reported once: data that come then are read,
+    /// up to the end.
     #[test]
     fn an_interrupted_read_is_told_and_the_end_is_the_end() {
         extern "C" fn on_alarm(_: c_int) {}

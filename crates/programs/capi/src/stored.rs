@@ -42,7 +42,7 @@ const TEXTS_MAX: usize = 8;
 
 /// The way to the packets of a store.
 enum Access {
-    /// Its files.
+    /// The files of the store.
     Files(Arc<Catalog>),
     /// The daemon that records it to this directory, as its rules allow.
     Daemon(PathBuf),
@@ -218,7 +218,7 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// The same program for all interfaces: packets of another link type end the reading.
+/// Uses one program for all interfaces: packets of another link type end the reading.
 fn sieve(program: CompiledFilter) -> SearchFilter {
     let engine: Arc<dyn PacketFilter> = Arc::new(TieredFilter::new(program));
     Arc::new(move |_: &Interface| Ok(Some(Arc::clone(&engine))))

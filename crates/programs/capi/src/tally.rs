@@ -18,7 +18,7 @@ pub(crate) struct Tally {
     kernel: Option<InKernel>,
 }
 
-/// Counts of the kernel, and those that records have told.
+/// Counts of the kernel, and the part of them that records have reported.
 struct InKernel {
     count: KernelCount,
     told: CountedPackets,

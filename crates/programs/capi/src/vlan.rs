@@ -4,11 +4,11 @@
 //! ```text
 //! as filtered   |offset: head (12 Ethernet, 14 SLL)| type, data        meta.vlan = tag
 //!                                    ^ put            | take v
-//! as C sees it  |offset - 4: head | tag | type, data                   meta.vlan = none, the tag kept beside
+//! as C sees it  |offset - 4: head | tag | type, data                   meta.vlan = none, the tag kept aside
 //! ```
 //!
-//! Filters of live captures ask for the tag beside the packet, as the kernel has it, so they never see what `put`
-//! makes.
+//! Filters of live captures ask for the tag in the metadata, as the kernel has it, so they never see the bytes that
+//! `put` writes.
 
 use std::ffi::c_int;
 

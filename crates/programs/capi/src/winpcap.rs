@@ -113,8 +113,7 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_live_dump`: has the library write the packets to a file, up to a number of bytes and of packets; 0 is no
-/// limit.
+/// `pcap_live_dump`: the library writes the packets to a file, up to a number of bytes and of packets; 0 is unlimited.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `name` ends in a zero byte.

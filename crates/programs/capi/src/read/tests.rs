@@ -19,7 +19,7 @@ fn next(p: *mut Handle) -> Result<u8, c_int> {
     }
 }
 
-/// A break that comes while a packet is on its way is told by the next call.
+/// A break that comes while a packet is on its way is reported by the next call.
 #[test]
 fn a_break_is_not_lost_over_a_packet() {
     for with_ex in [true, false] {

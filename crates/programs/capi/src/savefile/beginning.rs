@@ -23,7 +23,7 @@ pub(super) fn is_plain(read: &[u8]) -> bool {
     MAGICS.contains(&magic) || MAGICS.contains(&magic.swap_bytes()) || magic.to_ne_bytes() == SECTION
 }
 
-/// Facts in a file's first bytes that the reader of packets does not tell.
+/// Facts in a file's first bytes that the reader of packets does not report.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Beginning {
     pub(super) is_swapped: bool,
@@ -31,8 +31,8 @@ pub(super) struct Beginning {
     pub(super) dlt_extra: c_int,
 }
 
-/// Looks at the beginning of a file as libpcap does, and refuses what it refuses in the same words. `read` is put back
-/// by the caller.
+/// Examines the beginning of a file as libpcap does, and rejects the same files with the same words. The caller puts
+/// `read` back.
 pub(super) fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Failure> {
     fill(stream, read, MAGIC_LEN)?;
     let magic = number(read, 0);
@@ -81,7 +81,8 @@ fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<bool,
     }
 }
 
-/// Reads until `len` bytes are there. libpcap reads the magic number by itself: it does not count in what it then got.
+/// Reads until `len` bytes are there. libpcap reads the magic number separately: its count of bytes in errors is
+/// without it.
 fn fill(stream: &mut dyn Read, read: &mut Vec<u8>, len: usize) -> Result<(), Failure> {
     let apart = if len > MAGIC_LEN { MAGIC_LEN } else { 0 };
     while read.len() < len {

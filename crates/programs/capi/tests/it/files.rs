@@ -11,7 +11,7 @@ use crate::support::{Library, captures_or_skip, compile, programs_or_skip, syste
 use tapline_testkit::netns::namespaces_or_skip;
 use tempfile::TempDir;
 
-/// How long a program may take before the test fails.
+/// Longest run of a program before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options and filters of tcpdump.

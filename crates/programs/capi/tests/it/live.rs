@@ -1,5 +1,4 @@
-//! Live captures: unmodified programs on our library, in network namespaces of their own. Each is judged by what it
-//! did.
+//! Live captures: unmodified programs on our library, in network namespaces of their own. Each is judged by its output.
 
 use std::fs;
 use std::io::Read;
@@ -17,7 +16,7 @@ use crate::support::{
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tempfile::TempDir;
 
-/// How long a program may take before the test fails.
+/// Longest run of a program before the test fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn may_run(test: &str, programs: &[&str]) -> bool {
@@ -38,8 +37,8 @@ pub(crate) fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a packet socket in a namespace has a filter, as ss(8) tells: from there on what the filter passes is
-/// captured. A program's own filter is longer than the one instruction that stands there before.
+/// Waits until a packet socket in a namespace has a filter, as ss(8) shows: from there on packets that pass the filter
+/// are captured. A program's own filter is longer than the one instruction that is there before.
 fn await_filter(namespace: &Namespace) {
     wait_for("a capture with its filter", || {
         let output = namespace.command("ss").args(["-0", "-b", "-n"]).output().expect("ss runs");

@@ -1,4 +1,4 @@
-//! The stream behind a savefile: where it stands, and what moving it does, is the same on our library and on the
+//! The stream behind a savefile: its position, and the effect of moving it, are the same with our library and the
 //! system's.
 
 use std::fs::{self, File};
@@ -92,7 +92,7 @@ fn streams_of_pipes_stand_behind_the_packet() {
     }
 }
 
-/// A file that is written stands where libpcap's does, however it was opened, and holds the same.
+/// A file that is written has the same position and contents as libpcap's, however it was opened.
 #[test]
 fn written_streams_stand_alike() {
     let Some(bench) = Bench::new_or_skip("written_streams_stand_alike", &["cc"]) else { return };

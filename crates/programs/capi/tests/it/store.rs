@@ -107,7 +107,7 @@ fn tcpdump_reads_a_store_as_device_and_as_file() {
     assert_eq!(tcpdump(Some(&library), &["-i", &window, "-c", "7"]).lines().count(), 7);
 }
 
-/// A name that is no store, or no time, gives an error in words.
+/// A name that is not a store, or not a time, gives an error in words.
 #[test]
 fn a_folder_that_is_no_store_is_told() {
     const TEST: &str = "a_folder_that_is_no_store_is_told";

@@ -21,7 +21,7 @@ const ADDITIONS: [&str; 11] = [
     "pcap_stats_ex",
 ];
 
-/// Names and kinds, `T pcap_open_live`; where data stands is the compiler's business, so all of it is `D`.
+/// Names and kinds, `T pcap_open_live`. The compiler decides on sections of data, so all of it is `D`.
 fn symbols(library: &Path) -> BTreeSet<String> {
     let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output().expect("nm runs");
     let text = String::from_utf8(output.stdout).expect("text");

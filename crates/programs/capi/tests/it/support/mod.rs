@@ -41,7 +41,7 @@ impl Library {
     }
 }
 
-/// The directory of cargo's results beside this test.
+/// The directory of cargo's results next to this test.
 fn built() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let folder = test.parent().expect("a folder");
@@ -52,7 +52,7 @@ fn built() -> PathBuf {
         .expect("cargo builds libpcap.so before it runs these tests")
 }
 
-/// The program, if cargo built it beside the library; tests of this crate do not need it.
+/// The program, if cargo built it next to the library; tests of this crate do not need it.
 pub fn tapline() -> Option<PathBuf> {
     let folder = built().parent()?.to_owned();
     let places = [folder.join("tapline"), folder.parent()?.join("tapline")];
