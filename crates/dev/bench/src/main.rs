@@ -60,11 +60,12 @@ enum Workload {
     Live(live::LiveArgs),
     /// Run filters: each engine that there is, the same filters on the same packets.
     Filter(filter::FilterArgs),
-    /// FPL programs: native code beside C that does the same.
+    /// FPL programs: native code compared with C that does the same.
     Fpl(fpl::FplArgs),
     /// Search payloads for many patterns at once: each engine that there is.
     Patterns(patterns::PatternsArgs),
-    /// Signatures in Snort's language: what thousands cost beside none, and beside the search for their contents.
+    /// Signatures in Snort's language: the cost of thousands, compared with none and with the search for their
+    /// contents.
     Signatures(signatures::SignaturesArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
@@ -74,13 +75,13 @@ enum Workload {
     Flows(flows::FlowsArgs),
     /// Messages of exporters to flows: against nfcapd.
     Collect(collect::CollectArgs),
-    /// Flows to batches in each format: beside lines, and pmacctd's JSON.
+    /// Flows to batches in each format: compared with lines, and with pmacctd's JSON.
     Export(export::ExportArgs),
     /// Flows for the view: a meter with the stage `view` behind it, against the meter alone.
     View(view::ViewArgs),
     /// Rules that watch: a thousand of them, against one of each kind.
     Watch(watch::WatchArgs),
-    /// Make packets from recipes: what one costs, beside building it from nothing.
+    /// Make packets from recipes: the cost of one, compared with building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was
     /// achieved. Needs root.
@@ -89,7 +90,7 @@ enum Workload {
     Ring(ring::RingArgs),
     /// Many readers of one interface: a tcpdump for each against one daemon for all. Needs root.
     Readers(readers::ReadersArgs),
-    /// The recorder: what a packet costs to keep, and to find again, beside Stenographer and others. Needs root.
+    /// The recorder: the cost to keep a packet and to find it again, compared with Stenographer and others. Needs root.
     Store(store::StoreArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
@@ -105,7 +106,7 @@ struct Options {
     /// Write every run to this file, as comma-separated values.
     #[arg(long, value_name = "FILE", global = true)]
     csv: Option<PathBuf>,
-    /// The tapline program. By default the one beside this program.
+    /// The tapline program. By default the one in the directory of this program.
     #[arg(long, value_name = "PATH", global = true)]
     tapline: Option<PathBuf>,
     /// Folder for temporary files, which take as much room as the workload asks for.

@@ -9,8 +9,8 @@
 //! Readers are read by the same thread, between timed stretches, so no reader waits and the index never fills: the
 //! figure is the writer's work, with indices and records gone from its first caches as if others had read them. A run's
 //! figure is the mean of all its batches, those that change a block and those during which another process had the
-//! processor too. Runs are so short that most have none of the latter, and the median over runs is told. FFPF's figures
-//! are those of its Table 1, on the machine of its time.
+//! processor too. Runs are so short that most have none of the latter, and the median over runs is reported. FFPF's
+//! figures are those of its Table 1, on the machine of its time.
 
 use std::time::Duration;
 

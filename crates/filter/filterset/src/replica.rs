@@ -8,8 +8,8 @@
 //! Each worker has the whole set for itself, so that classifying takes no lock and never waits. One writer sends
 //! changes to all. Changes that are committed together become visible together, at a worker's next `apply`: a batch
 //! sees all of a commit or none of it, and commits in their order. A change is visible at the latest one batch and
-//! the changes before it after its commit; [`SetUpdater::last_visible_commit`] tells how far all workers are. The
-//! price is memory: one set of tables for each worker; the filters themselves are shared.
+//! the changes before it after its commit; [`SetUpdater::last_visible_commit`] returns the last commit that
+//! all workers use. The price is memory: one set of tables for each worker; the filters themselves are shared.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -20,8 +20,8 @@
 //! reject is to return 0. Guards are separate from the instructions that they guard, so that they can be merged and
 //! moved: a load is allowed only where guards on all paths to it have shown that its bytes are there, and a division
 //! only where its divisor is a constant other than 0 or guarded; [`Ir::verify`] proves both, and engines run only
-//! what it has passed. Guards may be made stricter or moved to an earlier place only if no packet that was accepted
-//! is then rejected, and, with state, if no effect is then left out.
+//! verified graphs. Guards may be made stricter or moved to an earlier place only if no packet that was accepted is
+//! then rejected, and, with state, if no effect is then left out.
 //!
 //! Graphs from filters have no edge back to a block that was run; graphs from FPL may, to the [`Loop`]s that they
 //! declare.

@@ -5,7 +5,7 @@
 //! does not look into: they have the effect of a loop of relaxed loads and stores (no word of 8 aligned bytes is ever
 //! torn, which is not even relied on: the sequence of the block says whether a copy is whole), 64 bytes a round.
 //! Elsewhere, and under miri, they are that loop. Under loom only the metadata's first and last words are copied,
-//! because each access multiplies what it has to try.
+//! because each access multiplies the number of interleavings.
 
 use crate::atomic::{AtomicU64, Relaxed};
 #[cfg(not(loom))]

@@ -34,7 +34,7 @@ use tapline_measure::system::arena::Arena;
 use crate::Options;
 use table::Table;
 
-/// What to measure.
+/// The measurement to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArgs {
     /// Parts, with commas.
@@ -43,13 +43,13 @@ pub(crate) struct StoreArgs {
     /// Frame sizes, with commas, as recipes of `tapline generate` have them.
     #[arg(long, value_delimiter = ',', default_values_t = ["60", "imix", "1514"].map(str::to_owned))]
     sizes: Vec<String>,
-    /// How long each run sends, in seconds.
+    /// Length of each run, in seconds.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Packets a second where processor time is measured: a rate that all recorders bear.
     #[arg(long, default_value_t = 60_000)]
     rate: u64,
-    /// Bytes of packets that are searched, in MiB. Stenographer keeps as many beside them.
+    /// MiB of packets to search. Stenographer keeps as many in addition.
     #[arg(long, default_value_t = 1024)]
     mib: u64,
     /// Write all figures there, as JSON.
@@ -61,11 +61,11 @@ pub(crate) struct StoreArgs {
 enum Part {
     /// Processor time of a packet at the same rate, with and without index; the size of the index.
     Cost,
-    /// The highest rate without loss, beside what the disk can do.
+    /// The highest rate without loss, compared with the rate of the disk.
     Limit,
     /// Searches with cold caches.
     Find,
-    /// How soon a packet is found.
+    /// The delay until a packet is found.
     Delay,
 }
 

@@ -69,11 +69,11 @@ Examples:
 It makes a network namespace with a virtual link, near0 to far0, sends on one end with `tapline generate`, and lets one program
 after the other receive on far0. Nothing leaves the machine. Needs root, ip(8) and ethtool(8).";
 
-/// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+/// Measure how much this machine can take: capture, filter and store at every rate, compared with other programs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Which workloads: names, or files of your own; all without any (--list shows them)
+    /// Workloads: names, or files of your own; all if none is given (--list shows them)
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
     /// Fewer programs, shorter runs: under two minutes for all
@@ -82,7 +82,7 @@ pub struct BenchArgs {
     /// Runs of each case
     #[arg(long, value_name = "N", value_parser = count_in::<u16>(1..=1000))]
     runs: Option<u16>,
-    /// Write the report there, as HTML; and beside it, ending in .json, as JSON
+    /// Write the report to this file as HTML, and to one that ends in .json as JSON
     #[arg(long, value_name = "FILE", default_value = "tapline-bench.html")]
     report: PathBuf,
     /// The results as JSON on standard output instead of tables
