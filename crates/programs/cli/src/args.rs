@@ -1,4 +1,4 @@
-//! Arguments and values that several commands take. Each command keeps its own beside its code.
+//! Arguments and values that several commands share. Each command keeps its own next to its code.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use tapline_file::{Format, WriteError};
 use tapline_syntax::units;
 
-/// The most that is taken of a packet unless it is told, and what snap length 0 stands for: as libpcap.
+/// Default snap length, and the meaning of snap length 0: as libpcap.
 pub(crate) const SNAP_LEN: u32 = 262_144;
 
 /// Dialect of filter texts.

@@ -6,8 +6,8 @@ use tapline_sys::clock_state::{self, ClockState};
 
 const SOURCE_FILE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
-/// The clock source of the kernel and its error as they are now, as `tapline doctor` tells them; `stamps` names the
-/// source of time stamps that was asked for.
+/// The present clock source of the kernel and its error, as `tapline doctor` reports them; `stamps` names the requested
+/// source of time stamps.
 pub(crate) fn comment(stamps: Option<&str>) -> String {
     let source = fs::read_to_string(SOURCE_FILE).ok();
     text(stamps, source.as_deref().map(str::trim), clock_state::read().ok())

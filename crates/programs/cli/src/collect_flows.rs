@@ -45,7 +45,7 @@ the unit that the protocol counts; remarks tell of sampling, of messages that ca
 The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.
 docs/collect.md has the fields that are read, the limits, and what the remarks mean.";
 
-/// Elements beside the default ones: what a collected flow has and a metered one has not.
+/// Elements in addition to the default ones, which collected flows have and metered ones have not.
 const COLLECTED: &str =
     "exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,bgpDestinationAsNumber,ipNextHopIPv4Address";
 
@@ -82,8 +82,8 @@ pub(crate) struct CollectArgs {
     /// be read.
     #[arg(long, value_name = "FILE", help_heading = "Flows")]
     templates: Option<PathBuf>,
-    /// Multiply packets and bytes of each flow by the sampling interval that its exporter tells, as an estimate. Records
-    /// then carry the interval 1.
+    /// Multiply packets and bytes of each flow by the sampling interval of its exporter, as an estimate. Records then
+    /// carry the interval 1.
     #[arg(long, help_heading = "Flows")]
     scale: bool,
     /// The most sources, each an exporter's address and port and one of its domains. When there are more, those are
@@ -103,7 +103,7 @@ pub(crate) struct CollectArgs {
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
-    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` stands for several, among them the
+    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` means several, among them the
     /// exporter's address, autonomous systems and the next hop.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
@@ -179,7 +179,7 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
     run::run_graph(&options, &graph(args), args.show_graph)
 }
 
-/// Mistakes that are better told in the words of the command than in those of the graph.
+/// Mistakes that the words of the command explain better than those of the graph.
 fn check(args: &CollectArgs) -> Result<()> {
     match &args.listen {
         Some(text) => drop(Listener::addresses(text).map_err(|what| anyhow!("--listen: {what}"))?),
@@ -272,7 +272,7 @@ fn of_messages(args: &CollectArgs) -> String {
     args.places.of_messages(&template, &args.version)
 }
 
-/// The template of lines, Parquet and batches: the default of each, and what collected flows have beside it.
+/// The template of lines, Parquet and batches: the default of each, with the elements of collected flows.
 fn of_rows(args: &CollectArgs) -> String {
     let template = match args.template.as_str() {
         "default" => {

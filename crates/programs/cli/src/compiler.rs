@@ -91,7 +91,7 @@ impl Compiler {
         tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
     }
 
-    /// The same; `None` lets everything through.
+    /// The program for packets of `interface`; `None` lets everything through.
     pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
     }
@@ -124,7 +124,7 @@ pub(crate) fn check_filter(text: &str) -> Result<()> {
     tapline_filter::parse(text).map(drop).map_err(|error| mistake(error.render(text)))
 }
 
-/// Blanks what stands between a `#` and the end of its line, as tcpdump does in files. What is left keeps its place.
+/// Blanks comments, from a `#` to the end of its line, as tcpdump does in files. The rest keeps its position.
 fn without_comments(text: &str) -> String {
     let mut is_comment = false;
     let blank = |character: char| {

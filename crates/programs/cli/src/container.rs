@@ -81,7 +81,7 @@ impl Container {
     }
 }
 
-/// What tells the network namespace of a process from others.
+/// Identity of the network namespace of a process.
 fn network(root: &Path, process: u32) -> PathBuf {
     let link = root.join(format!("proc/{process}/ns/net"));
     fs::read_link(&link).unwrap_or(link)

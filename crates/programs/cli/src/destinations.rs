@@ -54,17 +54,17 @@ impl<'a> Destinations<'a> {
         self.rows.is_empty() && self.batches.is_empty() && self.collectors.is_empty()
     }
 
-    /// Those that are standard output.
+    /// Number of destinations that are standard output.
     pub(crate) fn on_stdout(&self) -> usize {
         let rows = self.rows.iter().filter(|(_, path)| *path == "-").count();
         rows + self.batches.iter().filter(|to| to.starts_with("batch+stdout:")).count()
     }
 }
 
-/// Files that tell where addresses are.
+/// Files of the places of addresses.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PlaceArgs {
-    /// Files that tell where addresses are, with commas: CSV with a line of column names (network, name, country, as,
+    /// Files of the places of addresses, with commas: CSV with a line of column names (network, name, country, as,
     /// as_name), or MMDB such as GeoLite2's. Records get country, autonomous system and network name of both ends, and
     /// the table of flows shows them. The first file that has a field counts; files that change are read again
     /// (docs/enrich.md).
@@ -90,7 +90,8 @@ impl PlaceArgs {
         self.extended(template, "places")
     }
 
-    /// The same of messages of NetFlow or IPFIX: NetFlow has autonomous systems alone, version 5 in a field of its own.
+    /// The template of NetFlow or IPFIX messages. NetFlow has autonomous systems alone, version 5 in a field of its
+    /// own.
     pub(crate) fn of_messages(&self, template: &str, version: &str) -> String {
         match version {
             "5" => template.to_owned(),
@@ -179,7 +180,7 @@ impl ReceiverArgs {
 }
 
 impl BatchArgs {
-    /// Mistakes that are better told in the words of the command than in those of the graph.
+    /// Mistakes that the words of the command explain better than those of the graph.
     pub(crate) fn check(&self, to: &Destinations<'_>) -> Result<()> {
         for text in &to.batches {
             Destination::parse(text)?;
@@ -215,7 +216,7 @@ impl BatchArgs {
     }
 }
 
-/// What the records of a command's flows are like.
+/// Form of the records of a command's flows.
 pub(crate) struct Records<'a> {
     /// Elements of lines, Parquet and batches.
     pub(crate) template: String,

@@ -49,7 +49,7 @@ fn values(matches: &ArgMatches, name: &str) -> Vec<String> {
     values.into_iter().flatten().cloned().collect()
 }
 
-/// Why the program does not take a command line, or its command.
+/// Parses a command line. Returns the name of its command, or the program's error.
 fn command_of(words: &[String]) -> Result<String, String> {
     let matches = crate::Cli::command().try_get_matches_from(words).map_err(|error| error.to_string())?;
     let below = innermost(&matches);
@@ -128,7 +128,7 @@ fn rules_of_the_documents_are_taken() {
     }
 }
 
-/// The keys of a table of rules, out of the error of a key that there is not; empty for what is no table.
+/// The keys of a table of rules, taken from the error for an unknown key; empty if it is not a table.
 fn keys_of(table: &str) -> Vec<String> {
     let error = rules(&format!("{table}no-such-key = 1")).expect_err("no such key");
     let known = error.split_once("expected one of ").map_or("", |(_, known)| known);

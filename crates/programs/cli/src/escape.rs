@@ -17,7 +17,7 @@ pub(crate) fn plain_lines(text: &str) -> String {
     text.split('\n').map(plain).collect::<Vec<_>>().join("\n")
 }
 
-/// JSON with control and invisible characters as its own escapes (`\u001b`): they stand in strings alone. Ends of lines
+/// JSON with control and invisible characters as its own escapes (`\u001b`): they occur in strings only. Ends of lines
 /// stay.
 pub(crate) fn plain_json(json: &str) -> String {
     let mut text = String::with_capacity(json.len());

@@ -38,7 +38,7 @@ pub(crate) const PROGRAM: &str = "tapline-extcap";
 /// Prefix of an interface's name in Wireshark.
 const PREFIX: &str = "tapline:";
 
-/// Name of the interface that stands for captures which rules withhold.
+/// Name of the interface that represents captures which rules withhold.
 const WITHHELD: &str = "tapline:";
 
 /// Longest wait for one answer of the daemon while interfaces are listed.

@@ -5,11 +5,11 @@
 //!           | xdp:name,...      AF_XDP: the packets themselves; the host gets those that the filter refuses
 //!           | xdp?:name,...     AF_XDP if that can be, else AF_PACKET
 //!           | name@queue        one receive queue of one interface, by either way
-//!           | tap:name          a capture of tapline serve, which does one of the above for many
+//!           | tap:name          a capture of tapline serve, which captures for many readers
 //!           | tap:name/group    a share of it: readers of one group share its packets
 //! ```
 //!
-//! One kind for all names of a capture: `xdp:` may stand before each of them or before none.
+//! All names of a capture have the same prefix: `xdp:` for all of them or for none.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -101,7 +101,7 @@ pub(crate) enum PolicyArg {
 /// Reads a [`Since`].
 ///
 /// # Errors
-/// The text is no time.
+/// The text is not a time.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
     if text == "all" { Ok(Since::All) } else { parse_duration(text).map(Since::Ago) }
 }
@@ -369,7 +369,7 @@ fn threads(workers: usize) -> String {
     if workers > 1 { format!(", {workers} workers") } else { String::new() }
 }
 
-/// A link type's name and what it is.
+/// A link type's name and description.
 pub(crate) fn link_type_text(link_type: LinkType) -> String {
     format!(
         "link type {} ({})",

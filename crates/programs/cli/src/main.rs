@@ -139,7 +139,7 @@ enum Command {
     /// Collect flows from routers and probes: IPFIX, NetFlow v5 and v9, sFlow; export them, or show the largest.
     #[command(after_help = collect_flows::EXAMPLES)]
     CollectFlows(Box<collect_flows::CollectArgs>),
-    /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; tell events, record around them.
+    /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; report events, record around them.
     #[command(after_help = watch::EXAMPLES)]
     Watch(Box<watch::WatchArgs>),
     /// Generate packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
@@ -187,7 +187,8 @@ enum Command {
     /// Write man pages, and completions for bash, zsh and fish.
     #[command(after_help = manual::EXAMPLES)]
     Manual(manual::ManualArgs),
-    /// Measure the capture performance of this machine: capture, filter and store at every rate, beside other programs.
+    /// Measure the capture performance of this machine: capture, filter and store at every rate, compared with other
+    /// programs.
     Bench(Box<tapline_measure::system::BenchArgs>),
 }
 
@@ -299,8 +300,8 @@ fn asks_for_json(matches: &ArgMatches) -> bool {
     matches.try_get_one::<bool>("json").ok().flatten() == Some(&true) && !writes_there()
 }
 
-/// The error with its causes, without those that the text before them tells already. Files of others may be cited in it:
-/// nothing steers a terminal.
+/// The error with its causes, without those that the text before them contains already. It may quote files of others:
+/// control characters are escaped.
 fn chain(error: &anyhow::Error) -> String {
     escape::plain_lines(&causes(error))
 }

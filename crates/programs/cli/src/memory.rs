@@ -24,10 +24,10 @@ pub(crate) struct MemoryArgs {
     /// The file of cells.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Set a cell, and print what it held before.
+    /// Set a cell, and print its old value.
     #[arg(long, value_name = "CELL=VALUE", value_parser = cell_and_value)]
     set: Vec<(u64, u64)>,
-    /// Add to a cell, modulo 2^64, and print what it held before.
+    /// Add to a cell, modulo 2^64, and print its old value.
     #[arg(long, value_name = "CELL=VALUE", value_parser = cell_and_value)]
     add: Vec<(u64, u64)>,
     /// Set all cells to 0, and print their sum before.

@@ -48,8 +48,8 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
     privilege::drop_to(identity).context("cannot drop privileges")
 }
 
-/// Has this process keep what it needs, and nothing else, whoever started it: see [`sandbox`]. To be called before threads
-/// are made. Returns what the kernel lacks for it.
+/// Confines this process to the access that it needs, whether root started it or not: see [`sandbox`]. Call it before threads are
+/// made. Returns what the kernel lacks for it.
 pub(crate) fn confine(mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
     needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
     sandbox::confine(&needs)
@@ -101,7 +101,7 @@ pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn 
 pub(crate) struct PipeOpener;
 
 impl FileCreator for PipeOpener {
-    /// Nothing is made, and nothing but a pipe is written to: the path is the choice of whoever starts this program.
+    /// Opens a pipe only, and makes no file: the caller of this program chooses the path.
     fn create(&mut self, path: &Path) -> io::Result<File> {
         output_file::check_pipe(path)?;
         if !fs::symlink_metadata(path)?.file_type().is_fifo() {

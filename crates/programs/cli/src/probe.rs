@@ -108,9 +108,9 @@ pub(crate) struct ProbeArgs {
     /// full table ends the flow that was idle longest.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
-    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields left out
-    /// of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and ipv6/64 (hosts
-    /// of a network). With commas.
+    /// Fields of the flow key in addition to addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields
+    /// to leave out of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and
+    /// ipv6/64 (hosts of a network). With commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
     /// Meter the packets inside tunnels: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
@@ -132,7 +132,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
     /// Sampling of flows: one flow in N is metered, whole and both directions, as a hash of its key decides. IPFIX and
-    /// NetFlow v9 tell of it in an options record; counts are not scaled.
+    /// NetFlow v9 report it in an options record; counts are not scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), conflicts_with = "sample", help_heading = "Flows")]
     sample_flows: u64,
     /// Seed of either sample: probes with the same seed and --key choose the same flows. The default 0 is a secret seed
@@ -161,7 +161,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
     /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` and the words of --details each
-    /// stand for several.
+    /// mean several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
     /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
@@ -276,7 +276,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     run::run_graph(&options, &graph(args), args.show_graph)
 }
 
-/// Mistakes that are better told in the words of the command than in those of the graph.
+/// Mistakes that the words of the command explain better than those of the graph.
 fn check(args: &ProbeArgs) -> Result<()> {
     topics::of_sources(args.read.as_slice(), &args.interface)?;
     if args.read.is_none() && args.interface.is_empty() {
@@ -410,7 +410,7 @@ fn details(args: &ProbeArgs) -> DetailFields {
     asked.with(Element::needs_of(&args.template)).with(of_view)
 }
 
-/// The template with what was asked for besides.
+/// The template with the elements of `--details`.
 fn template(args: &ProbeArgs) -> String {
     match DetailFields::parse(&args.details).unwrap_or_default() {
         DetailFields::NONE => args.template.clone(),

@@ -229,7 +229,7 @@ fn read_rules(path: &Path) -> Result<Rules> {
     Ok(rules)
 }
 
-/// The rules of a file, or those that the command line stands for.
+/// The rules of a file, or those that the command line implies.
 fn rules(args: &ServeArgs) -> Result<Rules> {
     let mut rules = match &args.config {
         Some(path) => read_rules(path)?,
@@ -316,7 +316,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
     live::open(settings, &way, XdpArgs::default(), &TapArgs::default())
 }
 
-/// Tells the service manager about the state of the service (Type=notify).
+/// Reports the state of the service to the service manager (Type=notify).
 fn tell_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         say(&format!("the service manager could not be told: {error}"));

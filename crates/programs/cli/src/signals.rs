@@ -138,7 +138,7 @@ impl CaughtSignals {
         self.obey_with(control, move || stopping.stop())
     }
 
-    /// The same, with something else to do on SIGHUP, unless the terminal is gone.
+    /// As [`obey`](Self::obey), with another action on SIGHUP, unless the terminal is gone.
     ///
     /// # Errors
     /// If there can be no thread for it.
@@ -181,7 +181,7 @@ fn pause_or_resume(control: &Control) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-/// Effect of a SIGINT beside the order to stop. With `leaves`, outputs drop packets that wait for their rate.
+/// Effect of a SIGINT in addition to the order to stop. With `leaves`, outputs drop packets that wait for their rate.
 fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicBool>) {
     if !control.has_paced_output() || leaves.load(Ordering::Relaxed) {
         control.cancel_pacing();

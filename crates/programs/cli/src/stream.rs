@@ -1,4 +1,4 @@
-//! Pipes to read captures from that end when the capture is told to stop, even while their writer keeps silent.
+//! Pipes to read captures from, which end when the capture is stopped, even while their writer is silent.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -17,7 +17,7 @@ pub(crate) fn named(name: &Path) -> Result<Option<TopicAddress>> {
     }
 }
 
-/// The topic among the files and interfaces of a command, where it stands alone.
+/// The topic among the files and interfaces of a command, if it is the only input.
 pub(crate) fn of_sources(files: &[PathBuf], interfaces: &[String]) -> Result<Option<TopicAddress>> {
     let names: Vec<&Path> =
         files.iter().map(PathBuf::as_path).chain(interfaces.iter().map(Path::new)).collect();

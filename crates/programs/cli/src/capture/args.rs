@@ -134,7 +134,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) stop_after: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
-    /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. An ending that stands for another format is an error.
+    /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. The ending of another format is an error.
     /// kafka://HOST/TOPIC (feature kafka), http:// and https:// (feature http) write to receivers, in chunks that they
     /// acknowledge (docs/export.md).
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
@@ -142,15 +142,14 @@ pub(crate) struct CaptureArgs {
     /// Write in this format, regardless of the file's name.
     #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
     pub(crate) format: Option<FormatArg>,
-    /// Put the keys of this file into the capture file, for programs that decrypt what it holds: lines of
-    /// SSLKEYLOGFILE, or WireGuard's. Lines that are added while packets are captured follow. May be repeated; pcapng
-    /// only.
+    /// Put the keys of this file into the capture file, for programs that decrypt the packets: lines of SSLKEYLOGFILE,
+    /// or WireGuard's. Lines that are added while packets are captured follow. May be repeated; pcapng only.
     #[arg(long, value_name = "FILE", help_heading = "Output", requires = "write")]
     pub(crate) secrets: Vec<PathBuf>,
     /// Flush after each packet, so that it is visible in the file at once.
     #[arg(short = 'U', long, help_heading = "Output")]
     pub(crate) packet_buffered: bool,
-    /// Begin a new file after this many million bytes; k, m and g stand for KiB, MiB and GiB.
+    /// Begin a new file after this many million bytes; k, m and g mean KiB, MiB and GiB.
     #[arg(short = 'C', value_name = "SIZE", help_heading = "Output", requires = "write")]
     pub(crate) file_size: Option<String>,
     /// Begin a new file after this many seconds, even without traffic; the name may have strftime(3) codes.
@@ -169,9 +168,9 @@ pub(crate) struct CaptureArgs {
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
-    /// With --count: have the kernel count the packets of interfaces, by the filter's own program, at a fraction of
-    /// the cost. No packet is copied, so `tapline top` and delivered tell none. Linux 5.5 or later; where the kernel
-    /// refuses, packets are counted here, and a warning says so.
+    /// With --count: count the packets of interfaces in the kernel, by the filter's own program, at a fraction of the
+    /// cost. No packet is copied, so `tapline top` and delivered show none. Linux 5.5 or later; if the kernel refuses,
+    /// packets are counted here, and a warning says so.
     #[arg(long, requires = "count", help_heading = "Output")]
     pub(crate) in_kernel: bool,
     /// Read the marks of generated packets (`mark` in a recipe), and show at the end the packets lost, duplicated and

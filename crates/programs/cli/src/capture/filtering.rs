@@ -52,12 +52,12 @@ impl Filtering {
         }
     }
 
-    /// The same for the threads that read a store, which learn of link types first.
+    /// As [`compile`](Self::compile), for the threads that read a store: they find link types without support first.
     pub(super) fn compile_for_search(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         self.compiler.compile(&self.text, interface)
     }
 
-    /// The same for packets that have not reached the kernel's stack.
+    /// The program for packets that have not reached the kernel's stack.
     pub(super) fn compile_in_front(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         self.compiler.compile_in_front(&self.text, interface)
     }

@@ -29,9 +29,9 @@ pub(super) struct Input {
     pub(super) is_live: bool,
     /// The search of a store.
     pub(super) search: Option<Asked>,
-    /// Interfaces may follow that nothing tells of yet: further blocks of a pcapng file describe them.
+    /// Whether interfaces may follow that are not known yet: later blocks of a pcapng file describe them.
     pub(super) may_grow: bool,
-    /// Blocks besides packets that files bring along, for a copy of them.
+    /// Blocks without packets in the files, for a copy of them.
     pub(super) blocks: BlockQueue,
 }
 
@@ -249,7 +249,7 @@ fn latency_ms(args: &CaptureArgs) -> u32 {
     }
 }
 
-/// Of `-j`: what the kernel and the adapter have, or a clock that is read here.
+/// The source of timestamps by `-j`: one of the kernel and the adapter, or a clock that is read here.
 fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
     let Some(name) = args.time_stamp_type.as_ref().filter(|_| stamp_mode(args) == StampMode::Kernel) else {
         return Ok(TimestampSource::default());

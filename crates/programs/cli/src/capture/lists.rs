@@ -57,7 +57,7 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
     Ok(())
 }
 
-/// The same for a capture of `tapline serve`.
+/// Prints the time stamp sources of a capture of `tapline serve`.
 fn print_tap(args: &CaptureArgs, name: &str, out: &mut impl Write) -> Result<()> {
     let captures = captures(args.tap.socket.as_deref(), PATIENCE)?;
     let Some(capture) = captures.iter().find(|capture| capture.name == name) else {

@@ -388,7 +388,7 @@ fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn W
     let _ = out.write_all(text.as_bytes());
 }
 
-/// Tells of blocks besides packets that a copy lacks.
+/// Reports blocks without packets that a copy lacks.
 fn tell_left_out(args: &CaptureArgs, blocks: &BlockQueue) {
     let Some(path) = &args.write else { return };
     for clause in blocks.left_out().clauses() {

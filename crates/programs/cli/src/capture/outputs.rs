@@ -29,10 +29,10 @@ use crate::privileges::PipeOpener;
 use crate::session::clocks;
 use crate::{clock_error, privileges, store, stored};
 
-/// How long a new address holds up a live capture until its name is found: `/etc/hosts` and a cache on the machine
-/// answer within it, and the kernel's ring has room for it.
+/// Longest time for which a new address delays a live capture until its name is found: `/etc/hosts` and a cache on the
+/// machine answer within it, and the kernel's ring has room for it.
 const NAME_WAIT_LIVE: Duration = Duration::from_millis(10);
-/// The same for files, which lose nothing meanwhile: time for a server in the Internet.
+/// The delay for files, which lose nothing meanwhile: time for a server in the Internet.
 const NAME_WAIT_FILE: Duration = Duration::from_millis(500);
 
 /// Opens every output that was asked for.
@@ -130,7 +130,7 @@ pub(super) fn needs(
     }
 }
 
-/// Whether packets of several interfaces are to be told apart: there are some now, or there may be later.
+/// Whether packets are shown with their interface: there are several interfaces, or there may be later.
 fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let is_open =
         |names: &String| names.split(',').any(|name| name == "any" || name.contains(['*', '?', '[']));

@@ -1,4 +1,4 @@
-//! `--secrets`: files of keys, whose lines go into the capture file, so that what it holds can be decrypted.
+//! `--secrets`: files of keys, whose lines go into the capture file, so that its packets can be decrypted.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};

@@ -9,7 +9,7 @@ use super::args::CaptureArgs;
 use crate::escape::event_line;
 use crate::report;
 
-/// Tells people how the work goes.
+/// Reports the progress to the user.
 pub(super) struct Watcher {
     has_progress: bool,
     json: bool,

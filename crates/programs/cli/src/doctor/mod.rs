@@ -1,4 +1,4 @@
-//! `tapline doctor`: what on this machine will lose, delay or alter packets, how bad it is, and what mends it.
+//! `tapline doctor`: finds what on this machine will lose, delay or alter packets, how bad it is, and how to fix it.
 //!
 //! ```text
 //! look: Facts (twice with --watch) --examine--> findings --words--> lines, worst first      exit 1 if something loses or alters
@@ -7,7 +7,7 @@
 //! --undo: restore() of journals whose process is gone
 //! ```
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `words` | the report for people |
 //! | `json` | the report for machines |
@@ -112,17 +112,17 @@ fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<Ch
     Ok((facts, examined))
 }
 
-/// Tells an event on standard error.
+/// Reports an event on standard error.
 fn tell(event: &Event) {
     say(&words::plain(&event.to_string()));
 }
 
-/// A line on standard error. A reader that is gone is no reason to leave a change.
+/// Writes a line to standard error. Ignores errors: after a change, a reader that is gone must not stop the work.
 fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// All that is told.
+/// Contents of a report.
 struct Report<'a> {
     facts: &'a Facts,
     examined: &'a [CheckResult],

@@ -19,7 +19,7 @@ use super::Report;
 
 /// Columns of a line where the terminal gives none.
 const COLUMNS: usize = 120;
-/// Commands stand in one column behind texts that are no longer than this.
+/// Longest text in front of the column of commands.
 const TEXT_MAX: usize = 60;
 
 /// Layout of lines for the output's reader.
@@ -30,7 +30,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// Of an output: colour on terminals only, and not with NO_COLOR (no-color.org).
+    /// The style of an output: colour on terminals only, and not with NO_COLOR (no-color.org).
     pub(super) fn of(output: &(impl IsTerminal + AsFd)) -> Style {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");

@@ -5,11 +5,11 @@ use pulldown_cmark::{CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, T
 
 /// A page that is not of a command.
 pub(super) struct Page {
-    /// Its name: `tapline-filter`.
+    /// Name of the page: `tapline-filter`.
     pub(super) name: &'static str,
-    /// Its section: 5 files, 7 languages.
+    /// Section of the manual: 5 files, 7 languages.
     pub(super) section: &'static str,
-    /// Its subject, in a line.
+    /// Subject, in one line.
     about: &'static str,
     /// The document.
     text: &'static str,

@@ -1,4 +1,4 @@
-//! Outputs besides files and lines: a count; and standard output with its failures reported.
+//! Outputs other than files and lines: a count, and standard output whose errors are reported.
 
 mod count;
 
@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use tapline_sys::standard_output;
 
-/// Its name in messages.
+/// Name in messages.
 const NAME: &str = "standard output";
 
 /// Standard output, for packets as lines.
@@ -18,10 +18,9 @@ pub(crate) fn standard() -> Result<File> {
     standard_output::file().context(NAME)
 }
 
-/// Writes to standard output what a command found out.
+/// Writes a command's answer to standard output.
 ///
-/// # Errors
-/// If it could not be written; a reader that has gone is told apart by its kind.
+/// # Errors If it could not be written; the error has a kind of its own if the reader has gone.
 pub(crate) fn tell(text: &str) -> Result<()> {
     standard_output::check().context(NAME)?;
     let mut out = io::stdout().lock();

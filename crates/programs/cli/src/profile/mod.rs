@@ -28,9 +28,9 @@ use crate::live::XdpArgs;
 use crate::privileges;
 use crate::report::{self, AccountForm};
 
-/// A live profile ends after this time unless told otherwise.
+/// Default length of a live profile.
 const DURATION: Duration = Duration::from_secs(10);
-/// Errors of time stamps are watched for this time unless told otherwise.
+/// Default time for which errors of time stamps are observed.
 const STAMPS_DURATION: Duration = Duration::from_secs(2);
 
 pub(crate) const EXAMPLES: &str = "\

@@ -119,7 +119,7 @@ fn common(
     }
 }
 
-/// Tells warnings of interfaces.
+/// Reports warnings of interfaces.
 fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.is_warning) {
         let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));

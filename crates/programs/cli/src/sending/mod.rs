@@ -92,7 +92,7 @@ enum BackendArg {
 }
 
 impl SendArgs {
-    /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
+    /// Opens an interface to send on, if sending is allowed there, and sets up this thread for it.
     pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
         let network = SendPolicy::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {

@@ -111,7 +111,8 @@ impl ReportNumbers {
     }
 }
 
-/// Tells how it went, and the failure that ended it: as JSON, a key beside the account. Gives the exit status.
+/// Reports the result, and the failure that ended the run: in JSON as a key next to the account. Returns the exit
+/// status.
 pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, report: ReportArgs) -> Result<ExitCode> {
     let numbers = ReportNumbers::of(outcome);
     let none_sent = (numbers.sent == 0 && numbers.unsent > 0).then(|| {
@@ -145,7 +146,7 @@ fn losses(outcome: &Outcome<'_>) -> Vec<LostPackets> {
     losses
 }
 
-/// Tells how it goes, on standard error.
+/// Reports the progress on standard error.
 pub(super) fn tell(outcome: &Outcome<'_>) {
     let numbers = ReportNumbers::of(outcome);
     let text = match outcome.json {

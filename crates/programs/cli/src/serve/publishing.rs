@@ -24,7 +24,7 @@ use tapline_tap_client::{Tap, WakeThreshold};
 use super::OpenCapture;
 use super::readers::{GraphSite, Reader, Role};
 
-/// Delay of packets in the graph's index, beside the capture's own.
+/// Delay of packets in the graph's index, in addition to the capture's own.
 const WAKE: WakeThreshold =
     WakeThreshold { min_bytes: 256 << 10, min_packets: 0, max_delay: Duration::from_millis(10) };
 /// Stages that make files, send, or read files again: the daemon has no right to that once it serves.

@@ -1,4 +1,4 @@
-//! What `tapline status` prints of a daemon.
+//! Output of `tapline status` for a daemon.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use tapline_graph::grouped;
 use tapline_tap_client::ShareBy;
 use tapline_tap_client::protocol::{CaptureStatus, ReaderStatus, RecordingStatus, Status, UserStatus};
 
-/// From when on it is told that a capture waits for a reader.
+/// Waits of a capture for a reader that are reported: those from this length on.
 const WAIT_TOLD_MS: u64 = 500;
 
 /// All captures, recordings and readers, as lines.

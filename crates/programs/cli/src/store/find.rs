@@ -46,7 +46,7 @@ Packets come in the order of time. Where nothing is found, a line on standard er
 Exit status: 0 all packets of the time were searched, also where none matches; 1 an error; 3 packets may be missing, because \
 parts of the store are damaged or unreadable: a line on standard error says how many.";
 
-/// What was typed.
+/// Arguments of `tapline find`.
 #[derive(Debug, Args)]
 pub(crate) struct FindArgs {
     /// The store: a directory that tapline record fills; or tap:NAME, a capture that tapline serve records, if its
@@ -91,7 +91,7 @@ pub(crate) struct FindArgs {
     json: bool,
     #[command(flatten)]
     arrow: ArrowArgs,
-    /// Tell which segments and chunks the search passed over by time and by index, which it read, and which were gone.
+    /// Show which segments and chunks the search skipped by time and by index, which it read, and which were gone.
     #[arg(long, help_heading = "Output")]
     explain: bool,
     #[command(flatten)]

@@ -37,7 +37,7 @@ pub(crate) struct ForgetArgs {
     /// The store.
     #[arg(value_name = "STORE")]
     pub(super) store: PathBuf,
-    /// Which packets go, in the pcap-filter language.
+    /// Packets to erase, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(crate) struct ForgetArgs {
     /// The reason, for the store's log.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     why: String,
-    /// Only tell what would go.
+    /// Only show what would be erased.
     #[arg(long, conflicts_with = "yes")]
     dry_run: bool,
     /// Do not ask.

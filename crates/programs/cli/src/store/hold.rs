@@ -30,7 +30,7 @@ pub(crate) struct HoldArgs {
     /// A name for the hold: letters, digits, '-', '_'. Without one all holds are listed.
     #[arg(value_name = "NAME")]
     name: Option<String>,
-    /// Which packets of the time, in the pcap-filter language; all without one.
+    /// Packets of the time to hold, in the pcap-filter language; all packets without a filter.
     #[arg(value_name = "FILTER")]
     pub(super) filter: Vec<String>,
     #[command(flatten)]
@@ -87,7 +87,7 @@ pub(super) fn release(args: &ReleaseArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The segments that each hold keeps, and their packets and bytes as far as indexes tell.
+/// The segments that each hold keeps, and their packets and bytes as far as indexes have them.
 fn kept(catalog: &Catalog, holds: &[HoldEntry]) -> Result<Vec<Vec<u64>>> {
     let mut kept = vec![Vec::new(); holds.len()];
     for number in catalog.numbers()? {

@@ -44,7 +44,7 @@ const DEPTH_MAX: usize = 16;
 const JOINED_LEN_MAX: usize = 64 << 10;
 /// An interface that no store has: its packets count as lost.
 const NO_INTERFACE: InterfaceId = InterfaceId(u32::MAX);
-/// Bytes of a packet block beside packet and options: header, trailer, flags.
+/// Bytes of a packet block in addition to packet and options: header, trailer, flags.
 const BLOCK_LEN: u64 = 48;
 
 #[derive(Debug, Args)]
@@ -59,8 +59,8 @@ pub(crate) struct ImportArgs {
     /// 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..))]
     segment: Option<u64>,
-    /// Keys of the index besides the usual ones, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC),
-    /// mac (addresses of Ethernet).
+    /// Optional keys of the index, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC), mac (addresses
+    /// of Ethernet).
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     index: Vec<IndexKeys>,
     /// One JSON object instead of text.
@@ -96,7 +96,7 @@ fn confine(args: &ImportArgs, paths: &[PathBuf]) {
     privileges::confine_quietly(&needs);
 }
 
-/// What became of the files and their packets.
+/// Counters of the files and their packets.
 #[derive(Debug, Default)]
 struct ImportAccount {
     files: u64,
@@ -218,7 +218,8 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file to know what it takes. Its interfaces join those of the files before, where these describe them alike.
+/// Reads a file to learn its size in a store. Its interfaces join those of the files before that have the same
+/// description.
 fn look(path: &Path, described: &mut Descriptions) -> Result<Found, tapline_file::Error> {
     let mut source = FileSource::open(path)?;
     let mut found = Found {
@@ -251,7 +252,7 @@ fn look(path: &Path, described: &mut Descriptions) -> Result<Found, tapline_file
     Ok(found)
 }
 
-/// What a packet takes at most: a long one may leave as much of a slot unused.
+/// Bytes of a packet at most: a long one may leave as much of a slot unused.
 fn room(record: &Record) -> u64 {
     let len = u64::from(record.cap_len) + u64::from(record.options_len) + BLOCK_LEN;
     match len {
@@ -304,14 +305,14 @@ impl Descriptions {
     }
 }
 
-/// Bytes of the segments of a store for packets that take `room`: its longest packet fits in, besides a slot at the
-/// start and the descriptions of interfaces.
+/// Bytes of the segments of a store for packets that take `room`: a segment has room for the longest packet, a slot at
+/// the start, and the descriptions of interfaces.
 fn segment_len(room: u64, longest: u64) -> u64 {
     let least = (longest + 3 * SLOT_LEN as u64).next_power_of_two();
     (room / 8).next_power_of_two().clamp(4 << 20, 1 << 30).max(least)
 }
 
-/// The store, with room for all packets besides those that it has.
+/// Opens the store with room for all packets, in addition to those that it has.
 fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<Recorder> {
     let room: u64 = found.iter().map(|file| file.room).sum();
     let longest = found.iter().map(|file| file.longest).max().unwrap_or(0);

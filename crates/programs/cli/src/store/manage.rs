@@ -45,7 +45,7 @@ takes as long as the disk needs. A recorder may run meanwhile.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Tell what a store holds: segments, times, packets, losses.
+    /// Show the contents of a store: segments, times, packets, losses.
     #[command(after_help = STATUS_NOTES)]
     Status(StatusArgs),
     /// Look at all heads and indexes: name what is damaged, and what repair would mend.
@@ -62,7 +62,7 @@ pub(crate) enum StoreCommand {
     Hold(HoldArgs),
     /// End a hold: its packets may be deleted again.
     Release(ReleaseArgs),
-    /// Erase packets, by time and filter: their chunks are written anew without them.
+    /// Erase packets, by time and filter: their chunks are written again without them.
     #[command(after_help = FORGET_EXAMPLES)]
     Forget(ForgetArgs),
     /// Copy capture files into a store, with an index.
@@ -195,7 +195,7 @@ fn chunks_missing_text(segment: u64, chunks: u64) -> String {
     }
 }
 
-/// Times in which a window with a bound would be asked for: the time behind the last recording is told of too.
+/// All times, but as a window with a bound: then the time after the last recording is reported too.
 const SINCE_EVER: Window = Window { from: Timestamp::from_nanos(i64::MIN + 1), ..Window::ALL };
 
 /// Losses that no chunk has, and times in which nothing was recorded.
@@ -216,7 +216,7 @@ fn recordings_text(catalog: &Catalog) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
-/// What the budget of an index gave up, and in how many slots.
+/// Keys that the budget of an index dropped, and in how many slots.
 fn given_up(standing: &Standing) -> String {
     let of = |way: Way, name: &str| match standing.open[way as usize] {
         0 => None,

@@ -1,4 +1,4 @@
-//! What commands print: how far they are, and their answers.
+//! Output of the commands: their progress and their answers.
 
 use std::io::{self, IsTerminal, Write};
 

@@ -36,7 +36,7 @@ Examples:
 
 A store is a directory of pcapng files with an index beside each: docs/store.md. Room for all of them is reserved at the start.";
 
-/// What was typed.
+/// Arguments of `tapline record`.
 #[derive(Debug, Args)]
 pub(crate) struct RecordArgs {
     /// Interface to record: a name, a glob such as 'eth*', several with commas, xdp:NAME, or tap:CAPTURE. May be
@@ -99,7 +99,7 @@ pub(crate) struct RecordArgs {
     filter: Vec<String>,
 }
 
-/// How a store is recorded to.
+/// Options of a store to record to.
 #[derive(Debug, Args)]
 pub(crate) struct StoreOptions {
     /// The store: a directory, which is made if it is not there.
@@ -115,15 +115,15 @@ pub(crate) struct StoreOptions {
     /// once.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..), help_heading = "Store")]
     segment: Option<u64>,
-    /// How long packets may wait before they can be found, 10ms to 1h.
+    /// Longest time until packets can be found, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "800ms", value_parser = parse_duration, help_heading = "Store")]
     flush: Duration,
-    /// How much time's packets a power failure may cost, 10ms to 1h.
+    /// Flush to disk this often, 10ms to 1h; a power failure loses at most this much.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
 
-    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of
-    /// the hellos of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
+    /// Optional keys of the index, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC), mac (addresses
+    /// of Ethernet). Addresses, ports, flows, types, protocols, VLANs and tunnels are always in it.
     #[arg(
         long,
         value_name = "KEYS",
@@ -208,7 +208,7 @@ impl StoreOptions {
     }
 }
 
-/// The settings that a table `[[record]]` of `tapline serve` stands for: its keys are options of the command.
+/// The settings of a table `[[record]]` of `tapline serve`: its keys are options of the command.
 pub(crate) fn settings_of_rule(rule: &RecordRule, snap_len: u32) -> Result<RecorderSettings> {
     let command = StoreOptions::augment_args(Command::new("record").no_binary_name(true));
     let parsed = command.try_get_matches_from(rule.options());
@@ -256,9 +256,9 @@ pub(super) enum IndexKeys {
 enum OverloadArg {
     /// None: the recorder waits for the disk, and the source loses packets.
     Wait,
-    /// Those that come.
+    /// Packets that come.
     Newest,
-    /// Those that wait longest to be written.
+    /// Packets that have waited longest to be written.
     Oldest,
     /// New flows, each as a whole.
     Flows,
@@ -295,7 +295,7 @@ fn size(size: StoreSize, directory: &Path) -> Result<u64> {
     Ok((u128::from(space.total) * u128::from(share) / 100) as u64)
 }
 
-/// What the arguments of the stage `store` mean. A store that is there keeps the length of its segments.
+/// Settings from the arguments of the stage `store`. An existing store keeps the length of its segments.
 pub(crate) fn settings_of_stage(
     directory: &Path,
     size_text: &str,

@@ -5,7 +5,7 @@ use clap::Args;
 use tapline_store::Window;
 use tapline_store::moments::{Clock, shown};
 
-/// Which times are meant; all unless something is said.
+/// Times of packets; all times without an option.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct WhenArgs {
     /// Packets from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339, @SECONDS.

@@ -12,9 +12,9 @@ use super::search_json;
 pub(crate) struct Asked {
     pub(super) catalog: Arc<Catalog>,
     pub(super) window: Window,
-    /// It goes on with what is recorded meanwhile.
+    /// Whether the search follows the recording.
     pub(super) follows: bool,
-    /// How far it is.
+    /// Progress of the search.
     pub(crate) report: SearchReport,
 }
 
@@ -24,7 +24,8 @@ impl Asked {
         self.report.get().unread() > 0
     }
 
-    /// Notes on the answer besides the warnings of the search, a line each; `found` is the number of packets found.
+    /// Notes on the answer in addition to the warnings of the search, a line each; `found` is the number of packets
+    /// found.
     pub(crate) fn notes(&self, found: u64) -> Vec<String> {
         self.catalog.search_notes(self.window, &self.report.get(), self.follows, found)
     }

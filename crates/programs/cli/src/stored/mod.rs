@@ -31,7 +31,7 @@ pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
 
-/// Which packets of a store are read.
+/// Times of the packets to read from a store.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
     /// Read a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
@@ -45,7 +45,7 @@ pub(crate) struct TimeArgs {
     follow: bool,
 }
 
-/// Which packets of a store are read, and how.
+/// Packets to read from a store, and the rate of reading.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct PastArgs {
     #[command(flatten)]
@@ -89,7 +89,7 @@ impl TimeArgs {
         name
     }
 
-    /// That nothing was said which only stores understand, where there is none.
+    /// Rejects --from, --to and --follow if the input is not a store.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.is_given() {
             bail!("--from, --to and --follow are for stores: name one as store:DIRECTORY");
@@ -97,7 +97,7 @@ impl TimeArgs {
         Ok(())
     }
 
-    /// That the times make sense.
+    /// Checks the times.
     pub(crate) fn check(&self, name: &StoreName) -> Result<()> {
         self.window(name).map(|_| ())
     }
@@ -131,7 +131,7 @@ impl PastArgs {
         Ok(self.times.of(&name).text())
     }
 
-    /// That nothing was said which only stores understand, where there is none.
+    /// Rejects the options of stores if the input is not a store.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.max_read.is_some() {
             bail!("--max-read is for stores: name one as store:DIRECTORY");
@@ -175,7 +175,7 @@ pub(crate) fn open(
     Ok((input, Asked { catalog, window, follows, report }))
 }
 
-/// The same with a compiler.
+/// As [`open`], with the filter compiled by `compiler`.
 pub(crate) fn open_filtered(
     name: &StoreName,
     past: &PastArgs,
@@ -187,7 +187,8 @@ pub(crate) fn open_filtered(
     Ok(open(name, past, filter, compiler.language(), compile, compiler.unfit())?.0)
 }
 
-/// That a link type of the store can have the filter: an index may rule out all packets before their link type is met.
+/// Checks that a link type of the store supports the filter: the index may rule out all packets before their link type
+/// is known.
 fn check_fits(catalog: &Catalog, compile: &CompileFilter) -> Result<()> {
     let mut last_error = None;
     let mut fits = |link_type| {
@@ -200,10 +201,10 @@ fn check_fits(catalog: &Catalog, compile: &CompileFilter) -> Result<()> {
     }
 }
 
-/// Open files that recording or searching a store takes, with those that a process has besides.
+/// Open files that recording or searching a store needs, including those that every process has.
 const OPEN_FILES_MIN: u64 = 64;
 
-/// That enough files may be open; raises the limit as far as the process may.
+/// Checks that the process may open enough files; raises the limit as far as allowed.
 pub(crate) fn check_open_files() -> Result<()> {
     match open_files::raise_limit() {
         Ok(limit @ ..OPEN_FILES_MIN) => bail!(

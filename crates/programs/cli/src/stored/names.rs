@@ -1,4 +1,4 @@
-//! Packets of a store that say a name, besides what a filter decides.
+//! Selects packets of a store that contain a name, in addition to the filter.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Link types of a store that cannot have the filter: their packets are not accepted, which is told once and counted.
-//! The filter is an error only if no link type of the chunks that were read can have it.
+//! Link types of a store that do not support the filter: their packets are not accepted, which is reported once and
+//! counted. The filter is an error only if none of the link types that were read supports it.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,7 +30,7 @@ struct Unfit {
     packets: AtomicU64,
 }
 
-/// Its filter: no packet is accepted, each is counted.
+/// The filter of such a link type: it accepts no packet and counts each.
 impl PacketFilter for Unfit {
     fn accepts(&self, _: Packet<'_>) -> bool {
         // Relaxed: a counter on its own, read after the search.

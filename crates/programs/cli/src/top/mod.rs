@@ -192,7 +192,7 @@ fn others(report: &Report) -> String {
     format!("there are {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// What `--json` prints: the stages, and what a browser would get.
+/// Output of `--json`: the stages, and the answer that a browser would get.
 #[derive(Serialize)]
 struct Told<'a> {
     #[serde(flatten)]
@@ -228,7 +228,7 @@ fn tell(args: &TopArgs, watch: &mut Watch) -> Result<()> {
 
 /// A page as text, as wide as the terminal, and as long as it takes.
 fn page_text(args: &TopArgs, watch: &mut Watch) -> String {
-    /// Columns where the output is no terminal.
+    /// Columns if the output is not a terminal.
     const COLUMNS: usize = 120;
     const LINES: usize = 10_000;
     let size = TerminalSize::of(io::stdout().as_fd());

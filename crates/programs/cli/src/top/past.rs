@@ -25,7 +25,7 @@ struct Asked {
 }
 
 impl Past {
-    /// Of a file; `None` for the user's own.
+    /// The history in a file; `None` for the user's own.
     pub(super) fn new(path: Option<&Path>) -> Past {
         let path = path.map(Path::to_owned).or_else(crate::view::own_history);
         Past {

@@ -53,7 +53,7 @@ struct KnownProcess {
 }
 
 impl Readings {
-    /// Of one process, or of all.
+    /// Readings of one process, or of all.
     pub(super) fn new(pid: Option<u32>) -> Readings {
         Readings { pid, known: Vec::new() }
     }

@@ -27,7 +27,7 @@ const SIZE: TerminalSize = TerminalSize { columns: 80, lines: 24 };
 const GLANCE: Duration = Duration::from_millis(100);
 /// Two frames are apart by so much, but for those that a key asks for.
 const FRAME: Duration = Duration::from_millis(250);
-/// How long the rest of a key's letters may take.
+/// Longest wait for the rest of a key's escape sequence.
 const KEY_REST: Duration = Duration::from_millis(50);
 /// The other screen, without a cursor; and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";

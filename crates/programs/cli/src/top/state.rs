@@ -1,4 +1,4 @@
-//! What is shown, and what keys make of it: the same keys as those of the page in a browser.
+//! State of the display and the effect of keys, which are the same as those of the page in a browser.
 //!
 //! ```text
 //! State --press(Key, rows of the table)--> State, and an Effect
@@ -76,7 +76,7 @@ pub(super) enum Effect {
     Quit,
 }
 
-/// A place: a page with what it is of.
+/// A page with its host and filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) page: Page,
@@ -85,7 +85,7 @@ pub(super) struct Place {
     pub(super) filter: String,
 }
 
-/// All that is shown depends on, besides the meter.
+/// State of the display, apart from the meter's data.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) place: Place,
@@ -94,7 +94,7 @@ pub(super) struct State {
     pub(super) window: u64,
     /// The window of the page of history.
     pub(super) length: u64,
-    /// Half windows by which the end of the window lies in the past.
+    /// Half windows by which the window ends in the past.
     pub(super) steps_back: u64,
     pub(super) dimension: Dimension,
     pub(super) unit: Unit,
@@ -104,7 +104,7 @@ pub(super) struct State {
     pub(super) cursor: Option<usize>,
     /// The filter while it is typed.
     pub(super) typed: Option<String>,
-    /// Why the typed filter was refused.
+    /// Error of the typed filter.
     pub(super) refusal: String,
     /// Whether events of rules are read, which have a page then.
     pub(super) has_events: bool,
@@ -228,7 +228,7 @@ impl State {
         }
     }
 
-    /// What a row leads to: its host, the flows of its pair, or a filter.
+    /// Opens the page of a row: its host, the flows of its pair, or a filter.
     fn open(&mut self, row: &KeyWords) {
         let filter = |term: String| narrowed(&self.place.filter, &term);
         let place = match row {

@@ -1,4 +1,4 @@
-//! What is read and kept between two frames: the view's seconds, the meters of all processes, the history.
+//! Data that are read and kept between two frames: the view's seconds, the meters of all processes, the history.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +40,7 @@ pub(super) struct Watch {
     read: Instant,
     past: Past,
     refused: usize,
-    /// The file of events, and what it told.
+    /// The file of events, and the events read so far.
     events: Option<(EventFile, Watched)>,
     /// The order of rows while the cursor is in their table.
     held: Vec<KeyWords>,
@@ -78,7 +78,7 @@ impl Watch {
         self.read_events();
     }
 
-    /// Reads what rules told; whether there was something.
+    /// Reads events of rules; returns whether there was one.
     fn read_events(&mut self) -> bool {
         let Some((file, watched)) = &mut self.events else { return false };
         let mut is_fresh = false;
@@ -143,7 +143,7 @@ impl Watch {
         self.snapshot.seconds.back().map(|(number, _)| *number)
     }
 
-    /// What the page of a browser would get.
+    /// The answer that the page in a browser would get.
     pub(super) fn answer(&self) -> Answer {
         let filter = FilterLine::parse(&self.state.place.filter).unwrap_or_default();
         let request = PageRequest {

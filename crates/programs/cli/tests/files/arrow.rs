@@ -26,7 +26,7 @@ for batch in stream:
         print(json.dumps({name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}))
 ";
 
-/// What pyarrow reads: the types of the columns, and the packets.
+/// Reads with pyarrow: the types of the columns, and the packets.
 fn read(arguments: &[&str]) -> (Value, Vec<Value>) {
     let mut writer = Command::new(TAPLINE).args(arguments).stdout(Stdio::piped()).spawn().unwrap();
     let stream = writer.stdout.take().unwrap();

@@ -1,5 +1,5 @@
-//! `tapline probe --export` in batches: every flow is acknowledged, spooled or told as lost, whatever the receiver does, and
-//! whenever the probe is killed.
+//! `tapline probe --export` in batches: every flow is acknowledged, spooled or reported as lost, whatever the receiver
+//! does, and whenever the probe is killed.
 
 use std::fs;
 use std::path::Path;

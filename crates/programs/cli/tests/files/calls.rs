@@ -1,4 +1,4 @@
-//! `rtp` beside `tshark -z rtp,streams`, on calls with losses and jitter.
+//! `rtp` compared with `tshark -z rtp,streams`, on calls with losses and jitter.
 
 use std::fs::File;
 use std::path::Path;
@@ -68,7 +68,7 @@ fn write(path: &Path) {
     write_pcap(&mut file, ETHERNET, Unit::Microseconds, packets).expect("there is room");
 }
 
-/// What a program says of a stream: packets, lost, mean and greatest jitter in microseconds.
+/// A program's numbers of a stream: packets, lost, mean and greatest jitter in microseconds.
 type Told = (u64, u64, f64, f64);
 
 /// Lines of `tshark -z rtp,streams`: by destination port.

@@ -31,7 +31,7 @@ fn reference_copy(program: &str, flags: &[&str], path: &Path, folder: &Path) -> 
     output.status.success().then_some(packets)
 }
 
-/// Of a file whose end was not seen the account says so, however much of it was read.
+/// The account of a file whose end was not seen says so, however much of it was read.
 #[test]
 fn the_account_tells_whether_a_file_was_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ fn a_truncated_file_gives_the_packets_before_the_end() {
     }
 }
 
-/// How many packets stand whole in the first `cut` bytes of a file.
+/// Number of packets that are whole in the first `cut` bytes of a file.
 fn packets_before(whole: &[u8], cut: usize) -> usize {
     // The longest readable beginning that is not longer than the cut.
     (0..=cut).rev().find_map(|len| read_packets(&whole[..len]).ok()).map_or(0, |packets| packets.len())

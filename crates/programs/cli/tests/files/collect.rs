@@ -309,7 +309,7 @@ fn nfdump_sums(folder: &Path) -> Option<[u64; 3]> {
     Some([number("Flows:")?, number("Packets:")?, number("Bytes:")?])
 }
 
-/// What softflowd sends, nfcapd and we count alike.
+/// Flows of softflowd have the same sums with nfcapd and with us.
 #[test]
 fn softflowds_flows_sum_as_nfcapd_has_them() {
     const TEST: &str = "softflowds_flows_sum_as_nfcapd_has_them";
@@ -363,7 +363,7 @@ fn free_port() -> u16 {
     socket.local_addr().expect("it is bound").port()
 }
 
-/// Whether nothing waits in the UDP socket of this port: the length of its queue stands behind that of what it sends.
+/// Whether nothing waits in the UDP socket of this port: the receive queue is the number after that of the send queue.
 fn has_read_all(port: u16) -> bool {
     let sockets = fs::read_to_string("/proc/net/udp").unwrap_or_default();
     let of_port =

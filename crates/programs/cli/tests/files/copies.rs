@@ -1,4 +1,5 @@
-//! Copies of captures beside Wireshark's programs: blocks besides packets, ERF, masked packets, names that would lie.
+//! Copies of captures compared with Wireshark's programs: blocks without packets, ERF, masked packets, file names with
+//! a wrong ending.
 
 use std::fs;
 use std::path::Path;
@@ -156,7 +157,7 @@ fn a_setting_looks_behind_vlan_tags() {
     assert_eq!((count(&[]), count(&["--any-vlan"])), (0, 20));
 }
 
-/// Of each packet what tshark says of its checksums: 0 wrong, 1 right, 2 not checked.
+/// tshark's verdict on the checksums of each packet: 0 wrong, 1 right, 2 not checked.
 fn checksums(path: &Path) -> Vec<String> {
     const CHECKED: [&str; 3] = ["ip", "tcp", "udp"];
     const STATUS: [&str; 6] = ["ip", "tcp", "udp", "icmp", "icmpv6", "igmp"];
@@ -172,7 +173,8 @@ fn checksums(path: &Path) -> Vec<String> {
     tshark(&words, path).lines().map(str::to_owned).collect()
 }
 
-/// On real captures: each checksum that was right is right, and each wrong one is wrong; no address is what it was.
+/// On real captures: each checksum that was right is right, and each wrong one is wrong; no address is the original
+/// one.
 #[test]
 fn masked_packets_have_the_checksums_that_they_had() {
     let test = "masked_packets_have_the_checksums_that_they_had";

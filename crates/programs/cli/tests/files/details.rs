@@ -1,5 +1,5 @@
-//! `tapline probe --details` beside tshark, on real captures: names, fingerprints, windows and what came again must be
-//! the same.
+//! `tapline probe --details` compared with tshark, on real captures: names, fingerprints, windows and retransmissions
+//! must be the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::frames::application::http_get;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, flags};
 
-/// Of each conversation: protocol, and its ends in ascending order.
+/// A conversation: protocol, and its ends in ascending order.
 type Key = (u64, (String, u64), (String, u64));
 /// Details of a conversation, as one of the two programs reports them.
 type Told = BTreeMap<&'static str, String>;
@@ -216,7 +216,7 @@ fn request(path: &Path) {
     write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, frames.into_iter()).unwrap();
 }
 
-/// Round trips, names and applications stand in the table, where they are known.
+/// Round trips, names and applications are in the table, where they are known.
 #[test]
 fn the_table_has_the_known_columns() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Examples of the documents: each command of a `console` block runs, and prints what stands below it.
+//! Examples of the documents: each command of a `console` block runs, and prints the lines below it.
 //!
 //! ````text
 //! ```console
@@ -21,7 +21,7 @@ use tapline_testkit::documents::{self, Document, ROOT};
 
 use crate::support::{self, TAPLINE, finish, tapline, wait_for};
 
-/// Stands for any lines, or none.
+/// Matches any lines, or none.
 const ANY: &str = "...";
 
 /// A command of a document, and the lines below it.
@@ -174,7 +174,7 @@ fn real_path(name: &str) -> PathBuf {
     Path::new(ROOT).join(name).canonicalize().expect(name)
 }
 
-/// Prose, tables and headings fit into a window beside another; code blocks may be wider.
+/// Prose, tables and headings fit into half of a wide window; code blocks may be wider.
 #[test]
 fn prose_has_at_most_120_columns() {
     let mut wide = Vec::new();

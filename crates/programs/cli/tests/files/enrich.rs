@@ -1,4 +1,4 @@
-//! `--enrich`: records and tables tell where addresses are, and go on telling when the files change.
+//! `--enrich`: records and tables have the places of addresses, and new ones when the files change.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -175,8 +175,8 @@ fn root_writes_through_no_link_unless_told() {
     }
 }
 
-/// The same results with the rights of root and confined without them: files, flows to files and to collectors, names,
-/// programs.
+/// Results are the same with the rights of root and confined without them: files, flows to files and to collectors,
+/// names, programs.
 #[test]
 fn a_capture_without_rights_completes_its_work() {
     if !root_or_skip("a_capture_without_rights_completes_its_work") {

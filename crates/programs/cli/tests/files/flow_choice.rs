@@ -96,7 +96,7 @@ fn by_key(lines: &str) -> BTreeMap<String, Value> {
     found
 }
 
-/// What `tapline probe` tells of a file, as lines of JSON with the default fields, and its account.
+/// Output of `tapline probe` for a file, as lines of JSON with the default fields, and its account.
 fn lines_of(path: &Path, more: &[&str]) -> (String, Value) {
     let folder = tempfile::tempdir().expect("there is room");
     let out = folder.path().join("flows.json");
@@ -164,7 +164,7 @@ fn sampled_flows_are_whole() {
     assert!((all / 6..all / 2).contains(&chosen), "{chosen} of {all}");
 }
 
-/// Flows are estimated by the interval; the sample is told in options, which tshark knows, and not by NetFlow v5.
+/// Flows are estimated by the interval; options report the sample, which tshark reads, and NetFlow v5 does not.
 #[test]
 fn a_sample_of_flows_is_told() {
     let test = "a_sample_of_flows_is_told";
@@ -222,7 +222,7 @@ fn lines_are_packed_as_their_name_says() {
     run(["probe", "-r", text(&input), "--export", &to]).failed_saying(&["are not written"]);
 }
 
-/// Windows and throughput beside tshark's, on a real connection.
+/// Windows and throughput compared with tshark's, on a real connection.
 #[test]
 fn windows_are_those_of_tshark() {
     let test = "windows_are_those_of_tshark";

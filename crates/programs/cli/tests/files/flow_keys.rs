@@ -10,7 +10,7 @@ use serde_json::Value;
 /// Protocol, source, destination and their ports.
 type Key = (u64, IpAddr, IpAddr, u64, u64);
 
-/// Packets and bytes of the records of a file, by what stands in them.
+/// Packets and bytes of the records of a file, by this field.
 fn sums(path: &Path, key: &str) -> BTreeMap<Key, (u64, u64)> {
     let name = path.to_str().expect("our names are UTF-8");
     let finished = run(["probe", "-r", name, "--export", "json:-", "--key", key]);

@@ -1,4 +1,5 @@
-//! Output that is lost is told: what stands as written can be read back, and what nothing took ends in an error.
+//! Output that is lost is reported: packets that count as written can be read back, and an output that took nothing
+//! ends in an error.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -222,7 +223,7 @@ fn a_full_device_is_an_error_and_the_account_is_told() {
     }
 }
 
-/// `| head`: lines end quietly, a capture file does not, and a file beside the lines that lacks the rest does not.
+/// `| head`: lines end quietly; a capture file does not, nor does a file that lacks packets because the lines ended.
 #[test]
 fn a_reader_of_lines_may_leave_a_reader_of_packets_not() {
     let folder = tempfile::tempdir().unwrap();

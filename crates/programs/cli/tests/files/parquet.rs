@@ -1,5 +1,5 @@
-//! `tapline probe --export parquet:DIR`: engines that are not ours read the directory as it lies, also while it grows,
-//! and find what the lines of JSON of the same run have. The questions are those of docs/flows.md, taken from there.
+//! `tapline probe --export parquet:DIR`: engines that are not ours read the directory, also while it grows, and find
+//! the contents of the JSON lines of the same run. The questions are those of docs/flows.md, taken from there.
 #![cfg(feature = "parquet")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -479,7 +479,7 @@ fn signals_leave_whole_files() {
     }
 }
 
-/// No file may grow beyond 20 kB: hours that have fewer flows are whole, the others are gone, and the account tells
+/// No file may grow beyond 20 kB: hours that have fewer flows are whole, the others are gone, and the account says
 /// exactly which.
 #[test]
 fn a_full_disk_leaves_whole_files() {

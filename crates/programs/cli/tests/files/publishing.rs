@@ -1,5 +1,5 @@
-//! Published places of a graph: readers of other processes get what comes there, by the place's rules; a reader that
-//! stands still costs the graph no packet, and none of the other readers any.
+//! Published places of a graph: readers of other processes get the packets of the place by its rules; a reader that
+//! stops costs the graph no packet, and none of the other readers any.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

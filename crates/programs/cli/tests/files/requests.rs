@@ -1,4 +1,4 @@
-//! `tapline dns`, `tapline http` and `tapline tls` beside `tshark -T fields`.
+//! `tapline dns`, `tapline http` and `tapline tls` compared with `tshark -T fields`.
 
 use std::fs::File;
 use std::path::Path;

@@ -445,7 +445,7 @@ fn two_link_types(path: &Path) {
     fs::write(path, blocks.concat()).unwrap();
 }
 
-/// What raw IP cannot be asked affects packets of raw IP, whatever stage asks.
+/// A filter that raw IP does not support affects packets of raw IP only, in whatever stage.
 #[test]
 fn stages_refuse_packets_whose_link_type_they_cannot_judge() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! `signatures` beside tshark, on real captures: the same packets fit a signature and a display filter.
+//! `signatures` compared with tshark, on real captures: the same packets match a signature and a display filter.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

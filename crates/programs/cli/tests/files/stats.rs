@@ -1,4 +1,4 @@
-//! `tapline stats` beside `tshark -z io,stat`.
+//! `tapline stats` compared with `tshark -z io,stat`.
 
 use std::path::Path;
 use std::process::Command;

@@ -166,7 +166,7 @@ fn a_filter_that_a_link_type_cannot_have_finds_the_others() {
     run(["store", "forget", text(&odd), "--dry-run", "--", filter]).failed_saying(&["ether"]);
 }
 
-/// Files that are reserved and are no segment.
+/// Number of reserved files that are not segments.
 fn reserved(store: &Path) -> usize {
     let entries = fs::read_dir(store.join("seg")).unwrap().map(|entry| entry.unwrap().file_name());
     entries.filter(|name| name.to_string_lossy().starts_with("spare-")).count()

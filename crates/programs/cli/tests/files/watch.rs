@@ -48,7 +48,7 @@ fn messages(lines: &[Value], rule: &str) -> Vec<String> {
     of_rule.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// Rules written into a file, and what they tell of the scene.
+/// Events of these rules, written into a file, for the scene.
 fn told_by(rules: &str) -> (Vec<Value>, Finished) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rules.toml");
@@ -253,7 +253,7 @@ fn a_script_that_fails_or_never_ends_stops_nothing() {
     assert_eq!(row["faults"], row["matched"], "{row}");
 }
 
-/// A folder that is not there is an error before anything is read; a command that fails stands in the table.
+/// A missing folder is an error before anything is read; a command that fails is in the table.
 #[test]
 fn what_follows_events_and_fails_is_told() {
     let folder = tempfile::tempdir().unwrap();

@@ -37,8 +37,8 @@ fn namespace(test: &str) -> Option<Namespace> {
     None
 }
 
-/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection
-/// together: frames arrive as they were sent. It is there as long as the link.
+/// As [`namespace`], with an XDP program that passes everything in place of GRO, which joins segments of a TCP
+/// connection: frames arrive as they were sent. It is there as long as the link.
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
     let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
@@ -96,7 +96,7 @@ fn size(frames: &[Vec<u8>]) -> u64 {
     24 + frames.iter().map(|frame| frame.len() as u64 + 16).sum::<u64>()
 }
 
-/// Which of the frames that were sent each is that arrived; frames that were never sent are left out, as are copies.
+/// The index among the sent frames of each frame that arrived; frames that were never sent are left out, as are copies.
 fn places(got: &[Vec<u8>], sent: &[Vec<u8>]) -> Vec<usize> {
     let mut of: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
     for (place, frame) in sent.iter().enumerate() {

@@ -207,7 +207,7 @@ fn a_signal_asks_for_the_account_on_the_way() {
     assert!(told.contains("100 packets, 0 dropped"), "{told}");
 }
 
-/// A process in a namespace, told as that of a container by the file in which systemd tells its machines.
+/// A process in a namespace, registered as a container by the file in which systemd lists its machines.
 struct Container {
     process: Child,
     file: PathBuf,

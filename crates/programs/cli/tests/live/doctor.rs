@@ -1,4 +1,4 @@
-//! `tapline doctor`: findings beside what ethtool says, and changes that are put back whatever ends the run.
+//! `tapline doctor`: findings compared with ethtool's output, and changes that are put back whatever ends the run.
 
 mod fixing;
 

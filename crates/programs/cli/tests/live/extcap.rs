@@ -243,7 +243,7 @@ fn extcap_answers_as_the_guide_says() {
     assert!(alone.stderr.is_empty(), "{}", alone.stderr);
 }
 
-/// The path of `--fifo` is the choice of whoever starts the program: what is no pipe stays as it is.
+/// The caller of the program chooses the path of `--fifo`: a file that is not a pipe stays as it is.
 #[test]
 fn only_a_pipe_is_written_to() {
     const TEST: &str = "only_a_pipe_is_written_to";

@@ -1,5 +1,5 @@
-//! A daemon that lies to its readers: `capture -i tap:NAME`, `status` and `interfaces` end or go on, by these laws,
-//! whatever comes over the socket and whatever stands in the mapped memory:
+//! A hostile daemon: `capture -i tap:NAME`, `status` and `interfaces` end or go on, by these laws,
+//! whatever comes over the socket and whatever the mapped memory contains:
 //!
 //! - no panic, no death by a signal, no wait beyond the deadlines; an interrupt ends a capture with its account;
 //! - memory and descriptors are bounded;
@@ -51,7 +51,7 @@ enum Step {
     Give(String, Vec<OwnedFd>),
     /// Bytes one by one, with pauses.
     Drip(Vec<u8>, Duration),
-    /// The same bytes until the reader has enough.
+    /// Repeats the bytes until the reader disconnects.
     Endless(Vec<u8>),
     /// Until the reader closes.
     Hang,
@@ -122,7 +122,7 @@ impl Ring {
         Ring { buffer, packets, index, entries: lines, ours, theirs: Some(theirs.into()) }
     }
 
-    /// Its three descriptors, for the reader. The bell is there once.
+    /// The three descriptors for the reader. The bell is real only once.
     fn parts(&mut self) -> Vec<OwnedFd> {
         let bell = self.theirs.take().unwrap_or_else(|| OwnedFd::from(Bell::pair().unwrap().1));
         vec![self.buffer.duplicate().unwrap(), self.index.duplicate().unwrap(), bell]
@@ -149,7 +149,7 @@ impl Ring {
         self.entries[word::HEAD].store(head.wrapping_add(1), Release);
     }
 
-    /// How many places of the index are free, by what the reader says.
+    /// Number of free places in the index, by the reader's counters.
     fn room(&self) -> u64 {
         let consumed: u64 = (32..35).map(|at| self.entries[at].load(Relaxed)).sum();
         ENTRIES.saturating_sub(self.entries[word::HEAD].load(Relaxed).wrapping_sub(consumed))
@@ -217,7 +217,7 @@ fn talk(stream: UnixStream, steps: Vec<Step>) -> Option<()> {
     Some(())
 }
 
-/// How a run comes to its end.
+/// Way in which a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// By itself.

@@ -1,5 +1,5 @@
-//! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow
-//! meter counts.
+//! `tapline probe`: collectors and dissectors that are not ours decode its messages, which sum to the counts of a slow
+//! meter.
 
 mod oracles;
 
@@ -305,7 +305,7 @@ fn messages_of(path: &Path) -> Vec<usize> {
     lengths
 }
 
-/// A disk that becomes full: what was written is whole messages, and the account tells exactly those.
+/// A disk that becomes full: whole messages were written, and the account counts exactly those.
 #[test]
 fn a_full_disk_leaves_whole_messages() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! `tapline profile`: its sums balance, its JSON can be compared, its picture has its labels. How much anything costs
-//! is no matter of tests.
+//! `tapline profile`: its sums balance, its JSON can be compared, its picture has its labels. Tests do not judge costs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

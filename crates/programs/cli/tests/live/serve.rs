@@ -92,7 +92,7 @@ impl Daemon {
         Some(daemon)
     }
 
-    /// What stands before the first table of `access` is of all captures; `match` is of this one.
+    /// Writes the rules. Lines before the first table of `access` apply to all captures; `match` applies to this one.
     fn write_rules(&self, access: &str) {
         let (of_all, access) = access.split_at(access.find("[[").unwrap_or(0));
         let (of_one, of_all): (Vec<&str>, Vec<&str>) =
@@ -141,7 +141,7 @@ impl Daemon {
         self.reader_of("tap:office", file, arguments)
     }
 
-    /// The same for a name with a group.
+    /// As [`reader`](Self::reader), for a name with a group.
     fn reader_of(&self, name: &'static str, file: &str, arguments: &[&str]) -> Reader {
         let known = self.readers().len();
         let mut command = tapline(["capture", "-i", name, "--json", "--socket"]);
@@ -186,7 +186,7 @@ impl Daemon {
         });
     }
 
-    /// Ctrl-C, and what it then says.
+    /// Sends Ctrl-C; returns the account and the messages.
     fn end(&mut self) -> (Value, String) {
         let finished = self.live.take().expect("it runs").interrupt().succeeded();
         let account: Value = serde_json::from_slice(&finished.stdout).expect("JSON");
@@ -220,12 +220,12 @@ impl Reader {
         Finished::new(child.wait_with_output().expect("our child"))
     }
 
-    /// Ctrl-C; what it captured, and its account of what was offered and lost.
+    /// Sends Ctrl-C; returns the packets, and the account of offered and lost ones.
     fn interrupt(self) -> (Vec<Vec<u8>>, Value) {
         self.interrupt_as("tap:office")
     }
 
-    /// The same for a reader of this name.
+    /// As [`interrupt`](Self::interrupt), for a reader of this name.
     fn interrupt_as(mut self, name: &str) -> (Vec<Vec<u8>>, Value) {
         self.signal("INT");
         let account = self.end().succeeded().account();
@@ -257,7 +257,7 @@ impl Oracles {
         Oracles(filters.iter().enumerate().map(start).collect())
     }
 
-    /// What each of them captured, all of it.
+    /// All packets that each of them captured.
     fn end(self) -> Vec<Vec<Vec<u8>>> {
         let end = |(live, file): (Live, PathBuf)| {
             let account = live.interrupt().succeeded().account();
@@ -417,7 +417,7 @@ fn write(path: &std::path::Path, frames: &[Vec<u8>]) {
     fs::write(path, bytes).unwrap();
 }
 
-/// Losses of the tap of which nobody can tell how many they are.
+/// Losses of the tap whose number is unknown.
 fn unknown(finished: &Finished) -> Vec<String> {
     let account = finished.account();
     let losses = account.interface("tap:office")["losses"].as_array().expect("a list");

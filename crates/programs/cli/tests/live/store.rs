@@ -1,4 +1,4 @@
-//! `tapline record`, `find` and `store`, with real tcpdump and capinfos on what lies on the disk.
+//! `tapline record`, `find` and `store`, with real tcpdump and capinfos on the files.
 
 use crate::support;
 use std::fs;
@@ -34,7 +34,7 @@ fn count(store: &Path, arguments: &[&str]) -> u64 {
     found.succeeded().account().output("written")
 }
 
-/// What the search passed over and read, by name.
+/// Segments and chunks that the search skipped and read, by name.
 fn explained(found: &Finished) -> Value {
     let line = found.stderr.lines().find(|line| line.starts_with("{\"search\"")).expect("it was asked for");
     let value: Value = serde_json::from_str(line).expect("one object");
@@ -228,7 +228,7 @@ fn damage_is_found_and_named() {
     assert!((1..1200).contains(&lost), "{lost}");
 }
 
-/// What `find` counts in a store of generated packets, a second of which has ten.
+/// A store of generated packets, ten a second, for `find`.
 fn generated(folder: &Path) -> PathBuf {
     let (file, store) = (folder.join("in.pcap"), folder.join("store"));
     let recipe = ["size=100", "count=1000", "rate=10", "start=1795518000"];

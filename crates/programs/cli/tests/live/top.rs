@@ -1,4 +1,4 @@
-//! `tapline top`: what a running process does, told by another that reads its meters.
+//! `tapline top`: shows a running process whose meters it reads.
 
 mod pages;
 

@@ -1,5 +1,5 @@
-//! `tapline watch` on a virtual link: a live run tells what a run over its packets in a file tells, and rules change
-//! while it runs.
+//! `tapline watch` on a virtual link: a live run reports the same events as a run over its packets in a file, and rules
+//! change while it runs.
 
 use std::fs;
 use std::path::Path;
@@ -45,7 +45,7 @@ fn quick_scripts(folder: &Path) {
 }
 
 #[cfg(feature = "scripts")]
-/// The graph of a run whose packets are recorded beside the rules: both see the same packets with the same times.
+/// The graph of a run whose packets are recorded next to the rules: both see the same packets with the same times.
 fn graph(source: &str, folder: &Path, part: &str) -> String {
     let name = |name: String| format!("{:?}", folder.join(name).display().to_string());
     let directory = folder.join(part);

@@ -119,8 +119,8 @@ fn af_xdp_captures_every_packet_and_the_host_gets_none() {
     assert_eq!(namespace.counter(FAR, "rx_packets").unwrap() - before, 10_000);
 }
 
-/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none
-/// has the host's.
+/// The capture requests the tag that adapters remove from the packet, and the adapter's time; a packet without that has
+/// the host's.
 #[test]
 fn driver_metadata_is_requested() {
     let Some(namespace) = namespace("driver_metadata_is_requested") else { return };
@@ -270,7 +270,7 @@ fn filtered(namespace: &Namespace, filter: &str, frames: &[Vec<u8>]) -> Finished
     filtered_as(namespace, "xdp:far0", filter, frames)
 }
 
-/// The same on an interface by either way.
+/// As [`filtered`], for an interface with either backend.
 fn filtered_as(namespace: &Namespace, interface: &str, filter: &str, frames: &[Vec<u8>]) -> Finished {
     let live = start(namespace, &["-i", interface, "--json", "-w", "/dev/null", filter]);
     send(namespace, frames, frames.len() as u64);

@@ -21,7 +21,7 @@ use tapline_testkit::traffic::Traffic;
 /// The program under test.
 pub const TAPLINE: &str = env!("CARGO_BIN_EXE_tapline");
 
-/// How long anything may take that should take no time.
+/// Longest wait for what should take no time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run of the program that has ended.
@@ -319,7 +319,7 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Real captures beside the repository, or `None`, said on standard error, where there are none.
+/// Real captures next to the repository, or `None`, with a note on standard error, if there are none.
 pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
     if !folder.is_dir() {

@@ -1,4 +1,4 @@
-//! Traffic in which each script of `examples/watch` finds what it looks for: hosts 1 to 10, and 57 units of time.
+//! Traffic in which each script of `examples/watch` finds its subject: hosts 1 to 10, and 57 units of time.
 //!
 //! ```text
 //! unit  0       2     3..6    7     8       9     10 .. 40   12     30      55      57

@@ -29,7 +29,7 @@ pub(super) struct Context {
     /// The moment at which flows have their age, in nanoseconds since 1970.
     pub(super) end_ns: u64,
     pub(super) cursor: Option<usize>,
-    /// What the table adds up to.
+    /// Name of the sum of all rows.
     pub(super) whole: &'static str,
 }
 

@@ -21,7 +21,7 @@ use super::state::State;
 use numbers::{clock, rate, text};
 pub(super) use pages::cursor_rows;
 
-/// How a line looks where the terminal has looks. Nothing is said by looks alone.
+/// Style of a line on terminals that have styles. No information is in the style alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
     Plain,
@@ -68,7 +68,7 @@ pub(super) struct Shown<'a> {
     /// Events of rules and tables of recorders.
     pub(super) events: Option<&'a super::watching::Events>,
     pub(super) state: &'a State,
-    /// Why nothing is seen of meters of other users.
+    /// Number of meters of other users that this user may not read.
     pub(super) refused: usize,
 }
 
@@ -122,7 +122,7 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     lines
 }
 
-/// The same with `?` for each letter that ASCII does not have: names of packets have any.
+/// Replaces each letter that is not ASCII by `?`: names of packets may have any.
 pub(super) fn ascii(text: &str) -> String {
     text.chars().map(|letter| if letter.is_ascii() { letter } else { '?' }).collect()
 }

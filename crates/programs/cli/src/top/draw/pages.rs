@@ -11,7 +11,7 @@ use super::grid::{self, Context};
 use super::numbers::{amount, moment, second_of, value};
 use super::{Line, Look, Room, Shown, strip};
 
-/// Columns from which each of two tables may stand beside the other.
+/// Columns that each of two tables in a row needs.
 const COLUMNS_HALF: usize = 62;
 /// Lines of the smallest table: head, two rows, all others.
 const LINES_LEAST: usize = 4;
@@ -131,7 +131,7 @@ pub(super) fn greatest<'a>(shown: &Shown<'a>) -> Option<(&'static str, &'a SumRo
     Some((title, row))
 }
 
-/// Tables one below the other, or two beside each other; those without room are left out.
+/// Tables one below the other, or two in a row; those without room are left out.
 fn tables(all: &[Titled<'_>], context: &Context, room: Room) -> Vec<Line> {
     let is_wide = room.columns >= 2 * COLUMNS_HALF + 2 && all.len() > 1;
     let columns = if is_wide { (room.columns - 2) / 2 } else { room.columns };
@@ -201,7 +201,7 @@ fn host_page(shown: &Shown<'_>, host: &HostContent, room: Room) -> Vec<Line> {
     lines
 }
 
-/// Of a pair with the host, the peer.
+/// The peer in a pair with the host.
 fn other_side(host: &HostContent, row: &SumRow) -> tapline_pages::KeyWords {
     match row.key {
         tapline_pages::KeyWords::Pair { a, b } => {

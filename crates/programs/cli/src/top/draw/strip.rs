@@ -6,10 +6,10 @@ use super::{Line, Look};
 const ASCII: [char; 9] = [' ', '.', ':', '-', '=', '+', '*', '#', '@'];
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Columns of the words beside a strip.
+/// Columns of the words to the right of a strip.
 pub(super) const BESIDE: usize = 30;
 
-/// Two lines: values with their greatest, and losses. The last value stands at the right.
+/// Two lines: values with their maximum, and losses. The last value is at the right.
 pub(super) fn strips(values: &[f64], lost: &[f64], unit: &str, columns: usize, is_ascii: bool) -> Vec<Line> {
     let tail = |all: &[f64]| all[all.len().saturating_sub(columns)..].to_vec();
     let (values, lost) = (tail(values), tail(lost));

@@ -1,4 +1,4 @@
-//! What ClickHouse makes of blocks: the current engine in Python (`chdb`), and Debian's server of 2018 over HTTP.
+//! ClickHouse reads our blocks: the current engine in Python (`chdb`), and Debian's server of 2018 over HTTP.
 
 #[cfg(feature = "http")]
 use std::process::{Child, Stdio};

@@ -183,8 +183,8 @@ fn a_spool_outlives_an_outage_and_the_run() {
     assert_eq!(receiver.lines().len(), 2000);
 }
 
-/// Kills the probe at any time, again and again, beside a receiver that misbehaves. Of each run no row is there twice; what
-/// was acknowledged or spooled is there in the end.
+/// Kills the probe at any time, again and again, with a receiver that misbehaves. No row of a run is there twice; rows
+/// that were acknowledged or spooled are there in the end.
 #[test]
 fn kills_double_no_row_and_lose_none_that_was_kept() {
     let kills = std::env::var("TAPLINE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);

@@ -1,4 +1,4 @@
-//! `tapline capture -w` to receivers: packets in chunks, all of them or told as lost.
+//! `tapline capture -w` to receivers: packets in chunks, all of them acknowledged or reported as lost.
 
 use std::os::unix::fs::PermissionsExt as _;
 

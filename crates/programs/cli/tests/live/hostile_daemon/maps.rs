@@ -12,7 +12,7 @@ fn open(path: &str) -> OwnedFd {
     File::open(path).unwrap().into()
 }
 
-/// Descriptors that are no sealed memory, or of a wrong size.
+/// Descriptors that are not sealed memory, or have a wrong size.
 #[test]
 fn files_that_are_no_buffers_are_refused() {
     let cases: &[Case] = &[

@@ -1,4 +1,4 @@
-//! Flows beside those of nfdump and tshark.
+//! Flows compared with those of nfdump and tshark.
 
 use super::*;
 
@@ -41,7 +41,7 @@ impl Drop for Nfcapd {
     }
 }
 
-/// Records as nfdump tells them: protocol, addresses, ports, packets, bytes, first and last in milliseconds.
+/// Records as nfdump prints them: protocol, addresses, ports, packets, bytes, first and last in milliseconds.
 type Told = (u64, String, String, u64, u64, u64, u64, i64, i64);
 
 fn told_by_nfdump(folder: &Path) -> Vec<Told> {
@@ -84,7 +84,7 @@ fn told(record: &Value) -> Told {
     )
 }
 
-/// Of the time within the day.
+/// Milliseconds of the day.
 fn millis(text: &str) -> i64 {
     let time = text.split('T').nth(1).unwrap_or_default();
     let parts: Vec<&str> = time.split([':', '.']).collect();
@@ -278,7 +278,7 @@ fn tshark_reads_files_of_ipfix() {
     assert!(column(5).iter().all(|time| (1_700_000_000..1_700_000_100).contains(time)), "{:?}", column(5));
 }
 
-/// Both directions in one record, with the reverse elements of RFC 5103, sampling told in options, fields of our
+/// Both directions in one record, with the reverse elements of RFC 5103, sampling reported in options, fields of our
 /// choice.
 #[test]
 fn biflows_and_options_are_read_too() {

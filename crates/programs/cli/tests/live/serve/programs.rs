@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The library that programs find under libpcap's name, if it was built beside this test.
+/// The library that programs find under libpcap's name, if it was built in the directory of this test.
 fn library(folder: &std::path::Path) -> bool {
     let places =
         ["deps/libpcap.so", "libpcap.so"].map(|name| std::path::Path::new(TAPLINE).with_file_name(name));
@@ -159,8 +159,8 @@ fn a_group_has_tcpdump_as_a_member() {
     daemon.end();
 }
 
-/// The same five under a load of several times the buffer, while some of them stand still: those have lost as many as
-/// they say, the others none.
+/// Unmodified programs under a load of several times the buffer, while some of them stop: those have lost as many as
+/// they report, the others none.
 #[test]
 fn slow_unmodified_programs_report_their_loss() {
     const TEST: &str = "slow_unmodified_programs_report_their_loss";

@@ -128,7 +128,7 @@ fn the_end_of_the_daemon_is_told() {
     run(arguments).failed_saying(&["no daemon at", "tapline serve"]);
 }
 
-/// One that does not answer is no reason to hang, and no reason to say that nothing was lost.
+/// A daemon that does not answer neither blocks a reader nor makes it report that nothing was lost.
 #[test]
 fn a_stopped_daemon_holds_no_reader() {
     let Some(mut daemon) = Daemon::start("a_stopped_daemon_holds_no_reader", &[]) else { return };

@@ -43,7 +43,8 @@ impl Daemon {
         self.status()["captures"][0]["recordings"][0].clone()
     }
 
-    /// SIGTERM; the account of the recording, and the log. The exit status tells of packets that the store lacks.
+    /// Sends SIGTERM; returns the account of the recording, and the log. The exit status says whether packets are
+    /// missing.
     pub(super) fn terminate(&mut self) -> (Value, String) {
         let live = self.live.take().expect("it runs");
         live.signal("TERM");

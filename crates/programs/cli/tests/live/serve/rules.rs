@@ -193,7 +193,7 @@ fn a_user_takes_no_more_memory_than_the_rules_say() {
     daemon.end();
 }
 
-/// A user with as many readers and as long filters as it may have leaves room for others in what `status` tells.
+/// A user with as many readers and as long filters as it may have leaves room for others in the answer of `status`.
 #[test]
 fn long_filters_of_a_user_hide_no_status() {
     const TEST: &str = "long_filters_of_a_user_hide_no_status";
@@ -212,7 +212,7 @@ fn long_filters_of_a_user_hide_no_status() {
     daemon.end();
 }
 
-/// The number of a reader does not tell how many came before it.
+/// The number of a reader does not reveal how many came before it.
 #[test]
 fn numbers_of_readers_do_not_count_others() {
     let Some(mut daemon) = Daemon::start("numbers_of_readers_do_not_count_others", &[]) else { return };

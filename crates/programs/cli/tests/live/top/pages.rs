@@ -1,10 +1,10 @@
-//! Pages of `tapline top` in a terminal, beside frames that are kept as text.
+//! Pages of `tapline top` in a terminal, compared with frames that are kept as text.
 //!
 //! ```text
 //! a view file and a history of this test --> top in script(1) --keys, frames--> frames/NAME.txt
 //! ```
 //!
-//! `TAPLINE_FRAMES=write` writes the frames anew, to be looked at.
+//! `TAPLINE_FRAMES=write` writes new frames, to be reviewed.
 
 use std::fs;
 use std::io::Write;
