@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_block_has_its_share_and_each_place_its_turn() {
+    fn samples_are_even_over_blocks_and_positions() {
         for (over, under) in [(1, 1), (0, 5), (5, 5), (1, 100), (3, 7), (999, 1000), (2, 1 << 33)] {
             let sample = BlockSample::new(over, under, 7);
             for block in 0..3 {

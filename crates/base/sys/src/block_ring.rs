@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_inherits_the_mapping_where_that_was_asked_for() {
+    fn forks_inherit_the_mapping_on_request() {
         let kernel = Kernel::new();
         let ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
         ring.inherit().unwrap();
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_is_mapped_again_goes_on_where_it_was() {
+    fn rings_mapped_again_continue_at_their_block() {
         let kernel = Kernel::new();
         let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
         for block in 0..3 {

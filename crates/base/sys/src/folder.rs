@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renamed_folder_is_still_the_one_that_was_opened() {
+    fn renamed_folders_stay_open() {
         let place = tempfile::tempdir().unwrap();
         let [meant, moved] = ["meant", "moved"].map(|name| place.path().join(name));
         fs::create_dir(&meant).unwrap();

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_answers_where_the_kernel_knows_the_family() {
+    fn netdev_answers_for_the_loopback_interface() {
         let mut socket = match NetdevSocket::open() {
             Ok(socket) => socket,
             Err(error) => return assert_eq!(error.errno(), libc::ENOENT, "{error}"),

@@ -78,7 +78,7 @@ mod tests {
     use std::fs::{File, OpenOptions};
 
     #[test]
-    fn the_next_descriptor_has_a_number_below_the_limit() {
+    fn new_descriptors_are_below_the_limit() {
         let limit = raise_limit().unwrap();
         assert_eq!((raise_limit().unwrap(), super::limit().unwrap()), (limit, limit));
         let file = File::open("/dev/null").unwrap();

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_follows_no_link_and_makes_files_for_a_group() {
+    fn root_follows_no_link_and_sets_the_group() {
         let folder = tempfile::tempdir().unwrap();
         let [file, link, target] = ["file", "link", "target"].map(|name| folder.path().join(name));
         fs::write(&target, "content").unwrap();

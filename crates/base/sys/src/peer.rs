@@ -84,7 +84,7 @@ mod tests {
 
     /// No connection is accepted: those that fit into the queue get no answer, the next waits for room in it.
     #[test]
-    fn a_listener_that_hangs_is_waited_for_no_longer_than_told() {
+    fn hanging_listeners_time_out() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("socket");
         let error = |path: &Path| connect(path, Duration::from_millis(20)).unwrap_err().source;

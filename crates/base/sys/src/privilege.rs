@@ -267,8 +267,8 @@ mod tests {
     }
 
     #[test]
-    fn a_set_uid_program_has_its_callers_rights_and_those_kept() {
-        const TEST: &str = "a_set_uid_program_has_its_callers_rights_and_those_kept";
+    fn set_uid_programs_have_caller_and_kept_rights() {
+        const TEST: &str = "set_uid_programs_have_caller_and_kept_rights";
         let Some(nobody) = unprivileged_user_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else {
             return;
         };

@@ -500,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loopback_interface_is_listed_with_its_counters() {
+    fn the_loopback_interface_has_counters() {
         let mut route = RouteSocket::open().unwrap();
         let links = route.links().unwrap();
         let loopback = links.iter().find(|link| link.is_loopback()).unwrap();

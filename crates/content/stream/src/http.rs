@@ -638,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_lengths_lose_the_stream_and_nothing_else() {
+    fn hostile_lengths_lose_only_their_stream() {
         for length in ["-1", "+5", "18446744073709551616", "1, 2", "", "5,", "5\r\nContent-Length: 6"] {
             let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\nhello");
             assert!(bodies(&[(false, answer.as_bytes())], 999).is_empty(), "{length}");
@@ -679,7 +679,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_in_a_body_is_told_and_the_next_message_found() {
+    fn gaps_in_bodies_are_reported_and_skipped() {
         let (mut conversation, mut ends, mut bytes) = (Conversation::default(), Vec::new(), Vec::new());
         let mut sink = |event: BodyEvent<'_>| match event {
             BodyEvent::End { missing, is_whole } => ends.push((missing, is_whole)),
@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_responses_stay_matched_behind_losses() {
+    fn requests_match_responses_after_losses() {
         // A response is lost.
         let mut one = Exchange::default();
         one.exchange("a");
@@ -839,7 +839,7 @@ mod tests {
     }
 
     #[test]
-    fn other_protocols_are_not_counted_and_long_heads_are() {
+    fn long_heads_count_and_other_protocols_do_not() {
         let of = |bytes: &[u8]| {
             let mut conversation = Conversation::default();
             conversation.data(true, at(0, bytes), &mut |event| panic!("{event:?}"));
@@ -850,7 +850,7 @@ mod tests {
     }
 
     #[test]
-    fn responses_of_the_end_that_was_seen_first_are_read() {
+    fn the_end_seen_first_may_be_the_server() {
         let answer: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
         assert_eq!(bodies(&[(true, answer), (false, GET), (true, answer)], 999).len(), 2);
     }

@@ -526,7 +526,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_rules_take_the_bytes_that_the_manual_says() {
+    fn a_million_rules_have_the_documented_size() {
         let mut table = ExactTable::default();
         for number in 0..1_000_000_u32 {
             let src = IpAddr::from((0x0a00_0000 + number).to_be_bytes());

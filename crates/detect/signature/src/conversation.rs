@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_connection_forgets_the_bits_of_the_old_one() {
+    fn new_connections_reset_the_flow_bits() {
         let mut names = FlowBitNames::default();
         let (one, other) = (names.of("one").unwrap(), names.of("other").unwrap());
         assert_eq!(names.of("one"), Ok(one));

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_packets_that_stay_behind_set_the_clock_back() {
+    fn only_lasting_steps_back_set_the_clock_back() {
         let mut clock = Clock::default();
         assert_eq!(follow(&mut clock, &[100, 99, 50, 101, 61, 102, 70]), [None; 7], "two clocks in turn");
         assert_eq!(follow(&mut clock, &[60, 69, 65, 70]), [None, None, None, Some(32)], "ten seconds behind");
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_of_a_live_run_is_set_back_from_outside() {
+    fn live_clocks_ignore_older_packets() {
         let mut clock = Clock::default();
         clock.set_latest(100 * SECOND);
         assert_eq!(follow(&mut clock, &[100, 50, 70, 90]), [None; 4]);

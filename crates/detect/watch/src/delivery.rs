@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_waits_for_no_command_longer_than_its_time() {
+    fn the_end_waits_for_commands_up_to_their_timeout() {
         let events = [Event::of_rule("r"), Event::of_rule("r"), Event::of_rule("r")];
         let counts = ended(&events, &["sleep", "60"], Duration::from_millis(300));
         assert_eq!(counts, DeliveryCounts { failed: 3, ..DeliveryCounts::default() });

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once_for_a_rule_and_causes_have_a_bound() {
+    fn causes_are_reported_once_for_a_rule() {
         let mut faults = Faults::default();
         for rule in ["a", "b", "a"] {
             faults.add(rule, Failure::new("404", "answered 404".to_owned()));

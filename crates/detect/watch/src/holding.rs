@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_fails_is_told_and_gives_its_place_back() {
+    fn failed_holds_are_reported_and_free_their_slot() {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let theirs = Arc::clone(&asked);
         let keep = move |request: &HoldRequest| -> Result<Option<String>, String> {
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_of_equal_rules_and_times_alone_have_one_name() {
+    fn holds_of_equal_rules_and_times_have_one_name() {
         let long = "r".repeat(63);
         let rules = ["a.b".to_owned(), "a-b".to_owned(), format!("{long}1"), format!("{long}2")];
         let request = |rule: &str, before_ns: u64| {

@@ -463,7 +463,7 @@ limit = "5/1h"
     }
 
     #[test]
-    fn a_hold_is_ten_seconds_before_and_after_without_times() {
+    fn holds_default_to_ten_seconds_around_the_event() {
         let hold = |members: &str| {
             let hold = format!("hold = {{ store = \"/srv/store\"{members} }}");
             let rules = parse(&format!("[[rule]]\nname = \"x\"\non = \"packet\"\n{hold}\n")).unwrap();

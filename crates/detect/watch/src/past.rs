@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bounded_and_what_goes_early_is_counted() {
+    fn bytes_are_bounded_and_early_removal_counted() {
         let mut past = Past::new(1_000_000_000_000, 10 * (100 + RECORD) as u64);
         (0..100).for_each(|second| push(&mut past, second, 100));
         assert!(seconds(&past).len() <= 14, "{}", seconds(&past).len());

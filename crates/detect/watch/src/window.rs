@@ -352,7 +352,7 @@ mod tests {
     /// A host that tries 60 ports is reported with 60, whatever the threshold; beyond the bound it is reported as a
     /// least number.
     #[test]
-    fn values_beyond_the_threshold_are_counted_or_said_to_be_more() {
+    fn values_beyond_the_threshold_are_a_lower_bound() {
         let most = VALUES_MAX;
         for (above, seen, value, is_least) in [
             (20, 60, 60, false),

@@ -74,7 +74,7 @@ fn an_xdp_program_compares_with_the_packets_end() {
 }
 
 #[test]
-fn a_place_that_the_kernel_reads_as_negative_is_compared_first() {
+fn negative_offsets_are_compared_first() {
     let ir = |mask: u32| {
         graph(|builder| {
             let word = builder.load(PacketOffset::at(0), Width::Word);
@@ -180,7 +180,7 @@ fn state_is_refused() {
 }
 
 #[test]
-fn loads_past_any_packet_reject_and_end_the_program() {
+fn loads_past_any_packet_end_the_program() {
     let ir = graph(|builder| {
         let value = builder.load(PacketOffset::at(3_000_000_000), Width::Byte);
         let one = builder.const32(1);
@@ -193,7 +193,7 @@ fn loads_past_any_packet_reject_and_end_the_program() {
 }
 
 #[test]
-fn a_question_without_an_opposite_and_arguments_on_both_ways() {
+fn tests_without_opposite_and_edge_arguments() {
     let mut builder = Builder::new();
     let (entry, join) = (builder.block(), builder.block());
     let result = builder.parameter(join, Type::U32);

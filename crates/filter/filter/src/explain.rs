@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn qualifiers_that_the_text_leaves_out_are_written_out() {
+    fn implied_qualifiers_are_written_out() {
         let explained = of("tcp dst port 80 or 443 and not host 10.0.0.1 or 10.0.0.2");
         for part in ["tcp dst port 443", "host 10.0.0.2"] {
             assert!(explained.contains(part), "{explained}");

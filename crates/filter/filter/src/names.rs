@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn without_files_only_well_known_protocols_are_known() {
+    fn well_known_protocols_need_no_files() {
         let names = SystemNames::in_directory("/nonexistent");
         assert_eq!((names.protocol("icmp"), names.port("http")), (Some(1), Ports::default()));
     }

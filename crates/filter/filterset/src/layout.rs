@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_has_the_key_of_its_values_and_none_when_it_is_cut() {
+    fn packets_have_a_key_unless_they_are_cut() {
         let parts = five_tuple();
         let layout = Layout::new(&parts).unwrap();
         assert!(layout.words() <= 4);

@@ -106,7 +106,7 @@ fn filters_that_differ_in_constants_share_a_table() {
 /// Ranges of many filters are in the plan, as are tests with few numbers: it is rebuilt with each change, and beyond
 /// a number of entries they are left to the table.
 #[test]
-fn the_plan_agrees_with_the_filters_after_each_change() {
+fn plans_agree_with_filters_after_each_change() {
     let ports = |number: u16| format!("udp and portrange {}-{}", 40 * number, 40 * number + 100);
     let nibble = |number: u16| format!("udp and ip[15] & 15 = {number}");
     let text = |number: u16| if number.is_multiple_of(50) { nibble(number / 50 % 5) } else { ports(number) };
@@ -176,7 +176,7 @@ fn a_thousand_ports_are_few_alternatives() {
 }
 
 #[test]
-fn of_several_the_first_by_priority_then_by_age_is_reported() {
+fn the_first_match_is_by_priority_then_by_age() {
     let mut set = FilterSet::new(MatchPolicy::First);
     let late = set.insert(filter("ip"), 7);
     let older = set.insert(filter("tcp"), 3);
@@ -213,7 +213,7 @@ fn layouts_beyond_the_limit_are_asked_one_by_one() {
 }
 
 #[test]
-fn constants_that_stand_for_others_are_not_exchanged() {
+fn constants_with_several_uses_are_not_exchanged() {
     let with = |text: &str, changes: &[(usize, u32)]| filter(text).with(changes).map(|_| ());
     let at = |text: &str, value: u32| {
         let filter = filter(text);
@@ -232,7 +232,7 @@ fn constants_that_stand_for_others_are_not_exchanged() {
 }
 
 #[test]
-fn changed_constants_give_the_filter_of_the_other_text() {
+fn changed_constants_equal_a_new_compilation() {
     let pairs = [
         ("host 192.0.2.7", "host 192.0.2.1", vec![(0xc000_0207, 0xc000_0201)]),
         ("port 5353", "port 53", vec![(5353, 53)]),
@@ -308,7 +308,7 @@ fn a_backend_gets_the_programs_and_decides() {
 type States = Vec<Vec<(u32, &'static str)>>;
 
 #[test]
-fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
+fn replicas_follow_commits_in_order() {
     let mut random = tapline_testkit::random::Random::new(3);
     let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 2);
     let frames = FrameBatches::new(&frames());
@@ -364,7 +364,7 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
 }
 
 #[test]
-fn a_stalled_worker_stops_commits_and_loses_nothing() {
+fn stalled_workers_stop_commits_and_lose_nothing() {
     let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 1);
     let compiled = Arc::new(filter("arp"));
     for _ in 0..LAG_MAX {
@@ -384,7 +384,7 @@ fn a_stalled_worker_stops_commits_and_loses_nothing() {
 }
 
 #[test]
-fn each_packet_has_one_of_two_filters_during_changes() {
+fn changes_show_a_packet_one_of_two_filters() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let (mut updates, mut replicas) = SetUpdater::new(MatchPolicy::All, 1);
     // On these frames both mean the same; each packet matches the one that is there.

@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn exporters_count_otherwise_than_their_protocol_says() {
+    fn exporters_that_count_against_the_protocol() {
         let records = |at: u32| 2 + at % 3;
         let before = |at: u32| (0..at).map(records).sum::<u32>();
         let v9 = |each: fn(u32, u32, u32) -> Option<u32>| {

@@ -397,7 +397,7 @@ mod tests {
     /// Exporters that send seldom, or have begun a moment ago, are not proven: a flood of other addresses, or of other ports
     /// of theirs, takes no place from them.
     #[test]
-    fn exporters_that_are_not_proven_yet_outlast_forged_addresses() {
+    fn unproven_exporters_outlast_forged_addresses() {
         let mut sources = Sources::new(160);
         (0..2).for_each(|message_number| message(&mut sources, key(7), 300 * message_number));
         (0..5).for_each(|second| message(&mut sources, key(8), 596 + second));

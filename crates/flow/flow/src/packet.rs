@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_the_kernel_took_off_leave_a_packet_plain() {
+    fn tags_in_metadata_leave_a_packet_plain() {
         let frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn the_type_of_service_belongs_to_keys_that_ask_for_it() {
+    fn type_of_service_is_part_of_keys_on_request() {
         let mut frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)

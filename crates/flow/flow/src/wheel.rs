@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_before_that_of_the_first_place_is_kept() {
+    fn deadlines_before_the_first_slot_are_kept() {
         let mut wheel = Wheel::new(2, 15 * SECOND).expect("there is memory");
         wheel.begin(100 * SECOND);
         wheel.insert(0, 115 * SECOND);

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_no_types_and_short_packets_have_a_header() {
+    fn lengths_are_not_types_in_cooked_headers() {
         let mut frame = FRAME;
         (frame[12], frame[13]) = (0, 2);
         assert_eq!(ethernet_protocol(&frame), LLC_802_2);

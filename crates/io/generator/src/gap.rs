@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_megabits_are_148_809_small_frames_a_second() {
+    fn a_hundred_megabits_are_148_809_small_frames() {
         let times = times(Rate::Wire(100_000_000), Gaps::Constant, 60, 200_000);
         assert_eq!(times.iter().filter(|time| **time < 1_000_000_000).count(), 148_810);
         assert_eq!(times[1], 6720);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gaps_of_poisson_have_their_mean_and_their_spread() {
+    fn poisson_gaps_have_mean_and_spread() {
         let times = times(Rate::Packets(1_000_000), Gaps::Poisson, 60, 200_001);
         let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;

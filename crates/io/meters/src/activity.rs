@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_since_the_last_reading_stand_beside_totals() {
+    fn rates_since_the_last_reading_are_with_totals() {
         let earlier = [snapshot("web", 0, 10), snapshot("web", 1, 5)];
         let now = [snapshot("web", 0, 40), snapshot("web", 1, 5), snapshot("new", 0, 10)];
         let [web, new] = &activities(&now, &earlier)[..] else { panic!("two stages") };

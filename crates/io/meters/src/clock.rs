@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn the_counter_is_taken_where_processor_and_kernel_trust_it() {
+    fn the_tsc_is_used_if_kernel_and_cpu_trust_it() {
         let kind = |platform: &Platform| choose(platform).0;
         assert_eq!(kind(&platform("tsc", "tsc hpet acpi_pm")), ClockKind::Tsc);
         assert_eq!(kind(&platform("kvm-clock", "kvm-clock tsc acpi_pm")), ClockKind::Tsc);

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_file_is_emptied_where_it_cannot_be_removed() {
+    fn meter_files_are_emptied_if_not_removable() {
         let folder = tempfile::tempdir().expect("a folder");
         let meters = Meters::create_in(folder.path(), "x").expect("a file");
         let meter = meters.slot("stage", "count", 0);

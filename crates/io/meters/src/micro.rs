@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_take_turns_and_are_reported_in_their_order() {
+    fn tasks_alternate_and_are_reported_in_order() {
         let mut calls = 0;
         let mut tasks = [
             Task::new("sum", "number", 100.0, 4950, || (0..100).map(black_box).sum()).with_reference(71.0),

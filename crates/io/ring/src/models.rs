@@ -156,7 +156,7 @@ fn a_held_block_keeps_its_packets() {
 /// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the
 /// first to the second.
 #[test]
-fn a_reader_found_at_two_blocks_looks_at_the_first_only() {
+fn readers_at_two_blocks_read_the_first_only() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
         let (producer, consumer) = index_pair(Guarantee::Leased);
@@ -194,7 +194,7 @@ fn a_watermark_covers_visible_packets_only() {
 }
 
 #[test]
-fn the_mark_of_the_past_covers_visible_packets_only() {
+fn the_past_mark_covers_visible_packets_only() {
     loom::model(|| {
         let (mut producer, mut consumer) = index_pair(Guarantee::Lossy);
         producer.set_past(Some(0));

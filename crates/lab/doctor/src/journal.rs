@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_cut_at_any_byte_holds_the_steps_before() {
+    fn journals_cut_at_any_byte_keep_earlier_steps() {
         let header = Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5 };
         let mut text = format!("{}\n", serde_json::to_string(&header).unwrap());
         let starts: Vec<usize> = (2..5)

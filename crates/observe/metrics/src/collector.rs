@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_that_is_started_anew_goes_on_with_its_series() {
+    fn restarted_meters_continue_their_series() {
         let mut labels = MeterLabels::default();
         let [a, b, other] =
             [process(1, "probe -i eth0"), process(2, "probe -i eth0"), process(3, "probe -i lo")];

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_readers_and_recordings_have_their_cause() {
+    fn losses_of_readers_and_recordings_have_a_cause() {
         let text = text(vec![capture(1)]);
         for line in [
             "tapline_daemon_up 1",

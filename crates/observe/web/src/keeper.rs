@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn events_that_wait_are_bounded_by_number_and_bytes() {
+    fn waiting_events_are_bounded() {
         let keeper = Keeper::default();
         keeper.push_told((0..12_000).map(event));
         let told = std::mem::take(&mut keeper.lock().told);

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_program_accepts_and_an_invalid_one_rejects() {
+    fn null_programs_accept_and_invalid_ones_reject() {
         // SAFETY: null, or a list whose way ends.
         unsafe {
             assert_eq!(bpf_filter(ptr::null(), ptr::null(), 0, 0), u32::MAX);

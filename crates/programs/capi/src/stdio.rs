@@ -198,7 +198,7 @@ mod tests {
     /// A signal whose handler asks for no restart ends the read, which is reported once: data that come then are read,
     /// up to the end.
     #[test]
-    fn an_interrupted_read_is_told_and_the_end_is_the_end() {
+    fn an_interrupted_read_is_reported_once() {
         extern "C" fn on_alarm(_: c_int) {}
         let (file, mut writer) = pipe();
         // SAFETY: a handler that does nothing; all-zero bytes are an action without flags. The stream is open until the

@@ -137,7 +137,7 @@ mod tests {
 
     /// Each packet is asked about once, in whatever parts; an empty purse ends that.
     #[test]
-    fn all_packets_are_asked_about_until_the_purse_is_empty() {
+    fn filters_run_until_the_budget_is_spent() {
         let payer = Payer { uid: 7, time_ms: 200 };
         let mut section = Section::new(payer, 0);
         let filter = Filter::compile("link[0] = 1", &Options::default()).unwrap();

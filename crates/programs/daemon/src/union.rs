@@ -329,7 +329,7 @@ mod tests {
 
     /// A program that was rewritten for cut packets returns for whole packets what the original returns for cut ones.
     #[test]
-    fn a_program_for_cut_packets_sees_no_more_of_whole_ones() {
+    fn programs_for_cut_packets_see_only_the_cut() {
         const TEXTS: [&str; 9] = [
             "",
             "udp[20:4] & 1 != 0",
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_return_the_accumulator_and_leave_it_full() {
+    fn programs_that_return_a_full_accumulator() {
         let by_value = Program::new(vec![
             Insn::new(code::LD | code::B | code::ABS, 0),
             Insn::new(code::RET | code::A, 0),

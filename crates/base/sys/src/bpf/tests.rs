@@ -64,8 +64,8 @@ fn names_are_cut_to_the_kernels_rules() {
 }
 
 #[test]
-fn a_link_ends_with_its_owner_and_leaves_another_alone() {
-    if !may_load("a_link_ends_with_its_owner_and_leaves_another_alone", ProgramKind::Xdp) {
+fn links_end_with_their_owner_and_spare_others() {
+    if !may_load("links_end_with_their_owner_and_spare_others", ProgramKind::Xdp) {
         return;
     }
     let pass = LoadedProgram::load(ProgramKind::Xdp, "pass", &[Insn::set(R0, xdp_action::PASS), Insn::EXIT])

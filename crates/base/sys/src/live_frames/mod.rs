@@ -289,9 +289,9 @@ mod tests {
 
     /// An empty namespace, whose loopback interface takes no XDP frames.
     #[test]
-    fn a_refused_frame_has_a_reason_and_leaves_no_state() {
+    fn refused_frames_have_a_reason_and_no_effect() {
         if let Err(error) = bpf::probe(ProgramKind::Xdp) {
-            return eprintln!("skipped: a_refused_frame_has_a_reason_and_leaves_no_state: {error}");
+            return eprintln!("skipped: refused_frames_have_a_reason_and_no_effect: {error}");
         }
         let Ok(namespace) = NetNs::unnamed() else {
             return eprintln!("skipped: no right to make a namespace");

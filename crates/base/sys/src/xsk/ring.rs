@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_out_in_order_around_the_end_of_numbers() {
+    fn entries_stay_in_order_when_numbers_wrap() {
         for start in [0, 5, u32::MAX - 3, u32::MAX, 1 << 31] {
             let (mut producer, mut consumer) = ring(start);
             let mut model = VecDeque::new();
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_seen_once_published_and_reused_once_released() {
+    fn entries_are_published_before_they_are_seen() {
         let (mut producer, mut consumer) = ring(u32::MAX - 1);
         assert!((0..8).all(|entry| producer.push(entry)) && !producer.push(8));
         assert_eq!(consumer.pop(), None);

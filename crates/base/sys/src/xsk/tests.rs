@@ -207,7 +207,7 @@ fn a_long_packet_comes_in_several_chunks() {
 }
 
 #[test]
-fn a_queue_has_one_socket_and_unknown_places_are_refused() {
+fn a_queue_has_one_socket_and_known_offsets_only() {
     over_veth(|near, _| {
         let mut first = XdpSocket::open(&RECEIVER).unwrap();
         first.bind(near, 0, false).unwrap();

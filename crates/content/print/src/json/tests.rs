@@ -188,7 +188,7 @@ fn lists_that_are_cut_are_marked() {
 }
 
 #[test]
-fn heads_of_http_are_read_as_leniently_as_by_browsers() {
+fn http_heads_are_parsed_as_leniently_as_browsers() {
     let many = "X-A: b\r\n".repeat(300);
     let head = format!(
         "http/1.1 200 Fine\r\n{many}X-B : c\r\n d\r\nnone\r\nServer : x\r\n y\r\nContent-Length: 4\r\n\r\nbody"
@@ -228,7 +228,7 @@ fn quic_headers_are_shown_as_far_as_captured() {
 }
 
 #[test]
-fn a_stripped_tag_stands_before_those_among_the_bytes() {
+fn stripped_tags_come_before_tags_in_the_bytes() {
     let frame = [&DNS_QUESTION[..12], &[0x81, 0, 0x20, 5], &DNS_QUESTION[12..]].concat();
     let meta = Meta { vlan: Some(VlanTag { tpid: 0x88a8, tci: 7 }), ..whole(&frame) };
     let value = checked(&frame, &meta, LinkType::ETHERNET);

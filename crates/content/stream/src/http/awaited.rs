@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_waits_for_responses_tells_which_is_next() {
+    fn clients_that_wait_determine_the_next_response() {
         let mut awaited = Awaited::default();
         for (end, received) in [(10, 0), (20, 0), (30, 500)] {
             awaited.push(Request { end, received: Some(received), ..Request::default() });
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_comes_behind_its_response_matches_no_other() {
+    fn late_requests_match_no_other_response() {
         let mut awaited = with(&[]);
         assert_eq!(take(&mut awaited, 20), None);
         for end in [20, 30] {

@@ -140,7 +140,7 @@ fn headers_that_fit_no_packet_are_refused() {
 }
 
 #[test]
-fn payloads_made_to_be_slow_are_given_up_and_counted() {
+fn slow_payloads_are_abandoned_and_counted() {
     let contents = "content:\"a\"; distance:0; ".repeat(8);
     let rules = format!("alert tcp any any -> any any ({contents} content:\"b\"; distance:0; sid:1;)");
     let ruleset = Ruleset::parse(rules.as_bytes(), Variables::default());
@@ -169,7 +169,7 @@ fn sids_in_stream(rules: &str, before: &[u8], fresh: &[u8], has_start: bool) -> 
 }
 
 #[test]
-fn contents_spread_over_packets_fit_the_stream_once() {
+fn contents_in_several_packets_match_once() {
     let rules = r#"
         alert tcp any any -> any 80 (content:"needle"; sid:1;)
         alert tcp any any -> any 80 (content:"GET"; offset:0; depth:3; content:"admin"; sid:2;)

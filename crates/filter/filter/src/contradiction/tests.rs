@@ -82,7 +82,7 @@ fn every_proof_has_a_reason() {
 }
 
 #[test]
-fn a_large_filter_is_looked_into_in_a_bounded_number_of_tries() {
+fn large_filters_take_a_bounded_number_of_tries() {
     let hosts: Vec<String> = (1..=300).map(|n| format!("host 10.0.{}.{}", n / 256, n % 256)).collect();
     let text = format!("({}) and ip6 and arp", hosts.join(" or "));
     assert!(old(&text).contains("`ip6` wants EtherType 0x86dd"));

@@ -179,7 +179,7 @@ fn and_or_and_elided_qualifiers() {
 }
 
 #[test]
-fn ports_need_the_first_fragment_and_follow_the_header_length() {
+fn ports_need_first_fragment_and_header_length() {
     let mut later = ipv4(6, &tcp(40000, 80));
     later[7] = 1;
     check(
@@ -300,7 +300,7 @@ fn names_are_looked_up() {
 }
 
 #[test]
-fn a_gateway_has_its_mac_address_but_not_its_ip_address() {
+fn gateways_match_by_mac_and_not_by_ip_address() {
     let mut routed = ether(0x0800, &ipv4(6, &tcp(1, 2)));
     routed[0..6].copy_from_slice(&[2, 0, 0, 0, 0, 0xfe]);
     check(LinkType::ETHERNET, &routed, &["gateway router", "ip gateway router", "ether host router"], &[]);
@@ -535,7 +535,7 @@ fn metadata_is_asked_on_live_captures() {
 }
 
 #[test]
-fn metadata_offsets_are_outside_of_packets_in_files() {
+fn metadata_offsets_reject_in_files() {
     let meta = Meta { wire_len: 54, if_index: 7, ..Meta::default() };
     let asks = |handle| {
         let options = Options { handle, ..options(LinkType::ETHERNET) };

@@ -311,7 +311,7 @@ fn ranges(ranges: &[(u32, u32)]) -> Ir {
 }
 
 #[test]
-fn ranges_are_asked_with_one_comparison_each_and_by_halves() {
+fn ranges_are_compared_once_each_by_bisection() {
     let given = ranges(&[(10, 20), (100, 200), (1000, 2000), (3000, 4000), (150, 1500)]);
     let ir = passed("switch", &given);
     // 100-200, 150-1500 and 1000-2000 are one: so three, and one question to tell them apart at each half.

@@ -117,7 +117,7 @@ fn model(pieces: &[Piece]) -> HashMap<usize, Vec<u32>> {
 }
 
 #[test]
-fn in_order_every_fragment_has_the_filters_of_its_first() {
+fn ordered_fragments_have_filters_of_the_first() {
     let mut random = Random::new(1);
     let pieces: Vec<Piece> = (0..60)
         .flat_map(|at| datagram(at, at as u32, [53, 80, 99][at % 3], at % 2 == 0, &mut random))
@@ -179,7 +179,7 @@ fn fragments_in_any_order_are_answered() {
 }
 
 #[test]
-fn an_identification_that_is_used_again_is_another_datagram() {
+fn reused_identifications_are_new_datagrams() {
     let mut random = Random::new(3);
     let one = datagram(0, 7, 53, false, &mut random);
     let two = datagram(0, 7, 80, false, &mut random);
@@ -285,7 +285,7 @@ fn hostile_headers_are_whole_packets_or_fragments() {
 }
 
 #[test]
-fn link_types_without_a_known_ip_header_are_refused() {
+fn link_types_without_an_ip_header_are_refused() {
     let mut set = FilterSet::new(MatchPolicy::All);
     let limits = Some(FragmentLimits::default());
     assert!(set.follow_fragments(LinkType::IEEE802_11, limits).is_err());

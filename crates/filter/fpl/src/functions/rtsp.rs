@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_segment_of_a_direction_completes_a_line() {
+    fn the_next_segment_completes_a_line() {
         let (one, two) = LINE.as_bytes().split_at(45);
         for (connection, seq) in [(2, 45), (1, 46), (1, 44)] {
             let mut waiting = Waiting::default();

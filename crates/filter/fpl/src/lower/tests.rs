@@ -186,7 +186,7 @@ fn hash_is_the_one_that_applications_compute() {
 }
 
 #[test]
-fn captured_bytes_behind_the_longest_packet_do_not_count() {
+fn bytes_beyond_the_longest_packet_do_not_count() {
     let options = FplOptions { packet_len_max: 8, ..FplOptions::default() };
     assert_eq!(run_on("RETURN PKT.LEN;", &options, &BYTES), 8);
     assert_eq!(run_on("RETURN PKT.B[M[0] + 11];", &options, &BYTES), 0xaa);

@@ -91,7 +91,7 @@ fn loops_without_a_bound_are_named() {
 }
 
 #[test]
-fn a_register_that_grows_in_a_loop_is_not_small_behind_it() {
+fn registers_that_grow_in_loops_have_no_bound() {
     let text =
         "R[1] = 1; FOR (R[0] = 0; R[0] < 60; R[0]++) R[1] *= 2; ROF FOR (R[2] = 0; R[2] < R[1]; R[2]++) ROF";
     assert!(error(text).contains("cannot be bounded"));
@@ -136,7 +136,7 @@ fn deep_nesting_does_not_take_exponential_time() {
 }
 
 #[test]
-fn accesses_outside_are_errors_where_they_are_certain() {
+fn certain_accesses_out_of_bounds_are_errors() {
     for (text, message) in [
         ("M[64] = 1;", "there is no cell 64"),
         ("RETURN M[64 + (R[0] & 7)];", "there is no cell 64"),

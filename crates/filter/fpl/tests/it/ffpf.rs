@@ -111,7 +111,7 @@ fn counted(memory: &Memory, flow: &Flow) -> u64 {
 }
 
 #[test]
-fn flows_are_counted_exactly_and_collisions_reported() {
+fn flow_counts_are_exact_and_report_collisions() {
     let mut running = Running::new(include_str!("../../programs/flows.fpl"));
     let (frames, truth) = traffic(200, &mut Random::new(2));
     let mut tagged = false;
@@ -186,7 +186,7 @@ impl Session {
 }
 
 #[test]
-fn figure_7_follows_interleaved_sessions_split_at_any_place() {
+fn figure_7_follows_split_interleaved_sessions() {
     let len = Session::number(1).reply().len();
     for at in (0..=len).step_by(3) {
         let mut running = Running::new(include_str!("../../programs/rtsp.fpl"));
@@ -272,7 +272,7 @@ fn worm_runs() -> [Running; 2] {
 }
 
 #[test]
-fn figure_2_records_infected_hosts_and_passes_the_first() {
+fn figure_2_records_hosts_and_passes_the_first() {
     for (mut running, pattern) in worm_runs().into_iter().zip([9, 0]) {
         let mut random = Random::new(4);
         let mut infected = Vec::new();
@@ -301,7 +301,7 @@ fn figure_2_records_infected_hosts_and_passes_the_first() {
 }
 
 #[test]
-fn figure_2_passes_the_first_fragment_of_each_packet() {
+fn figure_2_passes_the_first_fragment() {
     let mut running = Running::new(include_str!("../../programs/fragments.fpl"));
     let (mut fragments, mut packets) = (0, 0);
     for number in 0..40u16 {

@@ -318,7 +318,7 @@ fn tcp(port: u16) -> Vec<u8> {
 
 #[test]
 #[should_panic(expected = "the batch has no packet")]
-fn an_index_that_the_batch_does_not_have_is_refused() {
+fn indices_outside_of_the_batch_are_refused() {
     let native = Native::compile(&Ir::constant(1)).expect("native code");
     let mut selection = Selection::none();
     selection.select_all(2);

@@ -131,7 +131,7 @@ impl Kernel {
 }
 
 #[test]
-fn the_same_question_has_the_same_answer_in_both_languages() {
+fn fpl_and_pcap_filters_agree() {
     let with_kernel = may_load();
     let packets = volume("TAPLINE_FPL_PACKETS", 25);
     let mut random = Random::new(number("TAPLINE_FPL_SEED", 1));
@@ -188,7 +188,7 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
 
 /// Programs with a loop over IPv6 extension headers, at both places in the kernel.
 #[test]
-fn headers_behind_ipv6_extensions_are_found_in_the_kernel() {
+fn kernel_programs_skip_ipv6_extensions() {
     if !may_load() {
         return;
     }

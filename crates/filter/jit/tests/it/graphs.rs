@@ -387,7 +387,7 @@ fn judge(ir: &Ir, packets: &Packets, guarded: &mut Guarded) -> usize {
 }
 
 #[test]
-fn random_graphs_run_as_their_interpreter_runs_them() {
+fn random_graphs_agree_with_the_interpreter() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1) + 40);
     let mut guarded = Guarded::new(4096);
     let graphs = volume("TAPLINE_FILTER_PAIRS", 2_500) / 40;

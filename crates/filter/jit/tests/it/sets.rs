@@ -47,7 +47,7 @@ fn classify(set: &mut FilterSet, batch: &Batch<'_>) -> Vec<Vec<u32>> {
 }
 
 #[test]
-fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
+fn sets_agree_with_their_native_programs() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1));
     let residuals = NativeResiduals::new(RESIDUALS_MAX);
     let (mut accepted, mut texts, mut native) = (0, 0, 0);

@@ -191,7 +191,7 @@ fn a_population_is_an_interval() {
 
 /// The router reports its samplers under one source id, line cards export under theirs.
 #[test]
-fn samplers_are_shared_by_the_domains_of_an_exporter() {
+fn domains_of_an_exporter_share_samplers() {
     let mut collector = collector();
     let options = netflow9(0, 1000).of_domain(6).options_template(258, &[(1, 4)], &[(48, 1), (50, 4)]);
     read(&mut collector, &options.records(258, &[vec![0, 0, 0, 0, 1, 0, 0, 0, 100]]).octets());

@@ -64,7 +64,7 @@ fn a_block_that_no_broker_takes_is_refused() {
 }
 
 #[test]
-fn a_topic_that_brokers_refuse_is_told_at_the_start() {
+fn a_refused_topic_is_reported_at_the_start() {
     let (cluster, address) = cluster();
     for (error, word) in [
         (RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART, "--create"),

@@ -481,7 +481,7 @@ fn flows_are_found_when_the_index_has_grown() {
 
 /// Equal addresses and identifiers on two VLANs are two packets, if the key distinguishes VLANs.
 #[test]
-fn fragments_belong_to_the_network_that_they_came_from() {
+fn fragments_belong_to_their_own_network() {
     let fragment = |offset: u16, port: u16| {
         let mut frame = datagram(port);
         let more = if offset == 0 { 0x2000 } else { 0 };

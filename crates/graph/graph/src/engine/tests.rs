@@ -199,7 +199,7 @@ fn the_limit_is_exact_and_the_rest_is_not_examined() {
 }
 
 #[test]
-fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
+fn a_failing_sink_ends_the_run_of_another_cleanly() {
     let sinks = vec![Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
     let outcome = run(everything, &mut Counting::new(9, 10), None, sinks);
     assert!(matches!(outcome.ended, RunEnd::Failed(Error::Output { .. })));
@@ -295,7 +295,7 @@ fn fast_clock() -> ClockReading {
 }
 
 #[test]
-fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
+fn outputs_complete_for_all_workers_at_once() {
     let control = Arc::new(Control::new(None));
     let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
     let mut account = GraphAccount::default();
@@ -357,7 +357,7 @@ impl Source for Silent {
 }
 
 #[test]
-fn no_source_is_waited_for_while_another_has_packets() {
+fn the_engine_waits_only_if_no_source_has_packets() {
     use crate::stages::SourceStage;
     let mut graph = Graph::new(&Meters::private(), 0);
     let nodes = ["busy", "silent"].map(|name| graph.add(name, "device", Box::new(SourceStage), &[]));
@@ -473,7 +473,7 @@ impl Source for Sleeper {
 }
 
 #[test]
-fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
+fn orders_end_the_wait_of_an_idle_source() {
     use crate::stages::SourceStage;
     let mut graph = Graph::new(&Meters::private(), 0);
     let node = graph.add("sleeper", "device", Box::new(SourceStage), &[]);
@@ -566,7 +566,7 @@ impl Source for LateBeginning {
 }
 
 #[test]
-fn the_first_packets_of_a_shared_source_are_waited_for() {
+fn shared_sources_wait_for_their_first_packets() {
     let source = Box::new(LateBeginning(Counting::new(1, 3)));
     let mut shares = crate::FlowShardSource::all(source, 1);
     let start = std::time::Instant::now();

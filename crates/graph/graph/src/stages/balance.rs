@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_stays_at_one_output_and_all_outputs_are_used() {
+    fn flows_keep_one_output_and_all_are_used() {
         let frames: Vec<Vec<u8>> = Traffic::new(5).take(4000).map(|(_, frame)| frame).collect();
         // Outputs that lead nowhere get nothing.
         for outputs in [&[0, 1][..], &[0, 1, 2], &[1, 4]] {
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_keep_their_fragments_and_tunnels_are_looked_into() {
+    fn fragments_and_tunnels_stay_with_their_host() {
         let (a, b) = (Host::number(1), Host::number(2));
         let pair = IpPair::between(&a, &b, IpVersion::V4);
         let datagram = Udp { src: 9, dst: 10 }.datagram(pair, &[7; 3000]);

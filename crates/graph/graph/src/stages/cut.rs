@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_at_every_byte_it_keeps_no_more_than_there_is() {
+    fn cuts_at_every_byte_keep_existing_bytes_only() {
         let v6 = pair(IpVersion::V6);
         let frames = [
             link().ip(&Tcp { src: 1, dst: 2, ..Tcp::default() }.packet(pair(IpVersion::V4), &[7; 5])),

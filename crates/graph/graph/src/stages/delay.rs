@@ -143,7 +143,7 @@ mod tests {
 
     /// An hour back while a packet waits: it goes on after a second all the same.
     #[test]
-    fn a_clock_that_is_set_back_keeps_no_packet_waiting() {
+    fn packets_do_not_wait_for_a_clock_set_back() {
         let mut trial = Trial::of("s :: delay(1s)");
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, ..whole(&frame) };

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_link_type_cannot_have_affects_its_packets_only() {
+    fn unfit_filters_affect_only_their_link_type() {
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET), Interface::new("vpn0", LinkType::RAW)];
         let compile: CompileFilter = Arc::new(|interface: &Interface| match interface.link_type {
             LinkType::ETHERNET => Ok(Some(returning(1))),

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn early_fragments_wait_for_their_first_and_go_where_it_goes() {
+    fn early_fragments_wait_and_follow_their_first() {
         let [first, second, third] = <[Vec<u8>; 3]>::try_from(fragments(1, 53)).expect("three");
         let [other_first, other_second, _] = <[Vec<u8>; 3]>::try_from(fragments(2, 80)).expect("three");
         let [_, lone, _] = <[Vec<u8>; 3]>::try_from(fragments(3, 53)).expect("three");

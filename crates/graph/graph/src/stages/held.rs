@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_goes_first_and_equal_ones_as_they_came() {
+    fn packets_leave_by_time_then_by_arrival() {
         let mut held = Held::new(1 << 20);
         let meta = Meta::default();
         for (due, byte) in [(5, 1), (3, 2), (5, 3), (9, 4), (3, 5), (3, 6), (3, 7)] {
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_without_room_are_refused_until_some_leave() {
+    fn full_queues_refuse_packets_until_some_leave() {
         let mut held = Held::new(2 * (RECORD_SIZE + 10));
         let meta = Meta::default();
         let keeps = |held: &mut Held| held.keep(Timestamp::EPOCH, packet_of(&[1; 10], &meta));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn without_room_the_earliest_go_early_and_none_is_lost() {
+    fn full_merges_give_the_earliest_and_lose_none() {
         let mut trial = Trial::of("m :: merge(wait=1h, room=1M)");
         trial.push_stamps(&(0..20_000).collect::<Vec<_>>());
         let (refused, held) = trial.refused_and_held("m");

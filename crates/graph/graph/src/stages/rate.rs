@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_that_was_shed_stays_so_until_the_second_ends() {
+    fn shed_flows_stay_shed_for_the_second() {
         let mut trial = Trial::of("s :: rate(packets=1000)");
         let packets = traffic(0, 10, 3000, 100);
         trial.push_all(&packets, 200);

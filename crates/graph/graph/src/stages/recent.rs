@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_ones_are_known_and_no_more_than_twice_as_many() {
+    fn the_set_keeps_between_one_and_two_windows() {
         let mut recent = Recent::new(3);
         for key in 0..100_u32 {
             *recent.of(key, || 0) += 1;

@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn two_calls_with_the_same_ports_and_source_are_two_rows() {
+    fn calls_with_equal_ports_have_rows_of_their_own() {
         let other = String::from_utf8(invite()).expect("text").replace("c1", "c2").into_bytes();
         let bye = b"BYE sip:b@x SIP/2.0\r\nCall-ID: c1\r\n\r\n";
         let first = [vec![sip(0, &invite())], stream((3000, 4000), 1, 1000)].concat();

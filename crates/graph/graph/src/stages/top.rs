@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn values_not_shown_are_summed_in_rows_of_their_own() {
+    fn values_not_shown_have_rows_with_their_sums() {
         let frames: Vec<Vec<u8>> = [(1, 100), (2, 90), (2, 10), (3, 80), (4, 70)]
             .map(|(src, len)| datagram(src, 9, len))
             .into_iter()

@@ -52,7 +52,7 @@ fn work(merge: &Arc<WorkerMerge>, worker: usize, workers: u64, seed: u64) {
 /// Workers that read at their own pace, with queues so short that they wait for each other across lines: every packet
 /// comes, in its order.
 #[test]
-fn every_line_is_in_order_and_whole_however_workers_wait() {
+fn lines_of_waiting_workers_are_ordered_and_whole() {
     for (seed, workers) in [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4)] {
         let merge = WorkerMerge::new(EXITS, INLETS, workers, Vec::new());
         merge.lock().queue_len = 300;
@@ -103,7 +103,7 @@ fn times_are_keys_in_their_order() {
 }
 
 #[test]
-fn a_packet_keeps_its_options_and_is_cut_as_its_batch() {
+fn packets_keep_options_and_the_cut_of_the_batch() {
     let base = *b"..abcdefghij##OPTN";
     let record = Record { offset: 2, cap_len: 10, options_len: 4, meta: Meta::default() };
     let (mut bytes, mut records) = (Vec::new(), Vec::new());

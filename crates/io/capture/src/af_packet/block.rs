@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_resumes_where_the_table_was_full_or_the_time_came() {
+    fn a_walk_resumes_after_a_full_table_or_a_time() {
         let packets: Vec<&[u8]> = vec![b"x"; 600];
         let (block, mut cursor) = block(&packets);
         let mut seen = 0;

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_still_decides_and_its_registers_start_at_zero() {
+    fn filters_start_with_zeroed_registers() {
         // A is 0 at the start, so this accepts; were it left at the packet type, it would not.
         let filter = [
             Insn::jump(code::JMP | code::JEQ | code::K, 0, 0, 1),

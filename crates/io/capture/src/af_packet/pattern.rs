@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_names_before_they_are_globs_or_numbers() {
+    fn names_take_precedence_over_globs_and_numbers() {
         let links = links(&["lo", "eth0", "3", "we*rd"]);
         let words = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn smaller_rings_are_tried_until_there_is_memory_or_none() {
+    fn smaller_rings_are_tried_until_memory_suffices() {
         let wanted = geometry(&Wish { ring_len: Some(2 * GIB), ..Wish::default() });
         let (mut tried, error) = (Vec::new(), |errno| SyscallError::new("test", errno));
         let none: Result<((), _), _> = largest(wanted, "eth7", |geometry| {

@@ -14,8 +14,8 @@ fn a_wrong_name_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn without_the_right_it_says_which_and_how_to_get_it() {
-    let Some(namespace) = bench("without_the_right_it_says_which_and_how_to_get_it") else { return };
+fn a_missing_permission_is_named_with_its_remedy() {
+    let Some(namespace) = bench("a_missing_permission_is_named_with_its_remedy") else { return };
     // Loopback of our own namespace: entering another one needs a right of its own.
     drop(namespace);
     let refusal = std::thread::spawn(|| {
@@ -39,8 +39,8 @@ fn an_adapter_without_a_clock_is_told() {
 }
 
 #[test]
-fn interfaces_are_listed_with_their_capturing_processes() {
-    let Some(namespace) = bench("interfaces_are_listed_with_their_capturing_processes") else { return };
+fn interfaces_are_listed_with_capturing_processes() {
+    let Some(namespace) = bench("interfaces_are_listed_with_capturing_processes") else { return };
     namespace.ip(&["address", "add", "192.0.2.1/24", "dev", NEAR]).unwrap();
     let _source = far(&namespace);
     let all = list(Some(namespace.name())).unwrap();

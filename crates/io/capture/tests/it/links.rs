@@ -30,8 +30,8 @@ fn a_link_that_goes_down_and_up_is_captured_again() {
 }
 
 #[test]
-fn an_interface_that_is_down_at_the_start_is_waited_for() {
-    let Some(namespace) = bench("an_interface_that_is_down_at_the_start_is_waited_for") else { return };
+fn a_capture_waits_for_an_interface_that_is_down() {
+    let Some(namespace) = bench("a_capture_waits_for_an_interface_that_is_down") else { return };
     namespace.ip(&["link", "set", FAR, "down"]).unwrap();
     let mut source = far(&namespace);
     assert!(told(&source.events(), FAR, "is down"));

@@ -129,8 +129,8 @@ fn may_load(test: &str) -> bool {
 }
 
 #[test]
-fn a_filter_too_large_for_classic_bpf_runs_in_the_kernel() {
-    let test = "a_filter_too_large_for_classic_bpf_runs_in_the_kernel";
+fn filters_too_large_for_classic_bpf_run_as_ebpf() {
+    let test = "filters_too_large_for_classic_bpf_run_as_ebpf";
     let Some(namespace) = bench(test).filter(|_| may_load(test)) else { return };
     // The second is too long for what sockets may be charged with, too: its trampoline is attached.
     for (count, direction) in
@@ -179,8 +179,8 @@ fn large_filters_start_closed_too() {
 }
 
 #[test]
-fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
-    let Some(namespace) = bench("a_filter_that_the_kernel_refuses_is_left_to_user_space") else { return };
+fn filters_refused_by_the_kernel_run_in_user_space() {
+    let Some(namespace) = bench("filters_refused_by_the_kernel_run_in_user_space") else { return };
     let within = NetNs::open(namespace.name()).unwrap();
     // A user with the right to open sockets, but not to load programs.
     let open = || {

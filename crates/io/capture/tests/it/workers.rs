@@ -23,8 +23,8 @@ fn datagram(number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn workers_share_every_packet_and_keep_flows_together() {
-    let Some(namespace) = bench("workers_share_every_packet_and_keep_flows_together") else { return };
+fn workers_share_packets_and_keep_flows_together() {
+    let Some(namespace) = bench("workers_share_packets_and_keep_flows_together") else { return };
     let settings = AfPacketSettings { workers: 3, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
     let sent = send(&namespace, NEAR, 30_000, datagram);
@@ -51,8 +51,8 @@ fn workers_share_every_packet_and_keep_flows_together() {
 }
 
 #[test]
-fn workers_in_threads_of_their_own_add_up_under_load() {
-    let Some(namespace) = bench("workers_in_threads_of_their_own_add_up_under_load") else { return };
+fn counts_of_worker_threads_add_up_under_load() {
+    let Some(namespace) = bench("counts_of_worker_threads_add_up_under_load") else { return };
     let ring_len = Some(128 << 10);
     let settings = AfPacketSettings { workers: 2, ring_len, ..settings(&namespace, &[FAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();

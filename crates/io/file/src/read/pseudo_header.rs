@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_header_twice_is_the_packet_again_and_none_panics() {
+    fn swapping_a_header_twice_restores_the_packet() {
         let kinds = [PseudoHeader::Sll, PseudoHeader::Usb, PseudoHeader::Pflog];
         for kind in kinds {
             for len in 0..80 {

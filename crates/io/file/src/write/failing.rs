@@ -191,7 +191,7 @@ fn read(disk: &Disk) -> (u64, usize) {
 }
 
 #[test]
-fn packets_told_as_written_are_read_at_every_failing_byte() {
+fn written_packets_are_read_at_every_failing_byte() {
     for way in ways() {
         let whole = Handle::new(usize::MAX, true);
         assert_eq!(write(way, &whole), (PACKETS as u64, 0, PACKETS), "{way:?}");

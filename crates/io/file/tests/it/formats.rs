@@ -248,7 +248,7 @@ fn foreign_pseudo_headers_are_turned_around() {
 }
 
 #[test]
-fn pcapng_sections_of_both_orders_with_several_interfaces() {
+fn pcapng_sections_have_either_byte_order() {
     let mut file = Bytes::new(ByteOrder::Little);
     file.section(&[(1, b"first"), (2, b"hw"), (3, b"os"), (4, b"app")]);
     file.interface(1, 96, &[(2, b"eth0"), (3, b"uplink"), (8, &10_000_000_000u64.to_le_bytes()), (9, &[9])]);
@@ -277,7 +277,7 @@ fn pcapng_sections_of_both_orders_with_several_interfaces() {
 
 /// Two files put together: what is described in the same words in the same place is the same interface.
 #[test]
-fn pcapng_sections_that_repeat_an_interface_share_it() {
+fn pcapng_sections_share_repeated_interfaces() {
     let mut file = Bytes::new(ByteOrder::Little);
     for name in [&b"eth0"[..], b"eth0", b"eth1"] {
         file.section(&[]).interface(1, 96, &[(2, name)]).enhanced(0, 77, &data(5), 50, &[]);
@@ -362,7 +362,7 @@ fn pcapng_statistics() {
 }
 
 #[test]
-fn pcapng_blocks_that_are_not_looked_into_are_passed_over() {
+fn unknown_pcapng_blocks_are_skipped() {
     let mut file = Bytes::new(ByteOrder::Little);
     file.section(&[]).interface(1, 0, &[]);
     // Name resolution, systemd journal, secrets, custom, and one far longer than the buffer.
@@ -517,7 +517,7 @@ fn packed(bytes: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn packed_files_that_end_early_give_all_before_and_say_so() {
+fn packed_files_that_end_early_report_the_cut() {
     let mut file = Bytes::new(ByteOrder::Little);
     file.pcap_header(0xa1b2_c3d4, (2, 4), 2000, 1);
     let mut noise = 1u32;
@@ -540,7 +540,7 @@ fn packed_files_that_end_early_give_all_before_and_say_so() {
 }
 
 #[test]
-fn files_that_are_no_captures_are_named_by_their_looks() {
+fn files_of_other_formats_are_named() {
     let cases: [(&[u8], &str); 7] = [
         (b"", "empty"),
         (b"PK\x03\x04 and so on", "zip"),

@@ -74,7 +74,7 @@ fn source(times: &[u32]) -> FileSource {
 
 /// A damaged file among good ones: the good ones come whole, the error comes last.
 #[test]
-fn a_damaged_file_does_not_keep_others_from_being_merged() {
+fn a_damaged_file_does_not_stop_the_merge() {
     let good = small_files()[0].1.bytes.clone();
     let cut = good[..good.len() - 3].to_vec();
     let open = |bytes: Vec<u8>| FileSource::from_reader(Box::new(Cursor::new(bytes)), "x").unwrap();

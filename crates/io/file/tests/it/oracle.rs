@@ -104,7 +104,7 @@ fn counted_by(program: &str, path: &str) -> Option<usize> {
 }
 
 #[test]
-fn written_files_are_read_by_tcpdump_tshark_and_capinfos() {
+fn tcpdump_tshark_and_capinfos_read_our_files() {
     let directory = tempfile::tempdir().unwrap();
     for (index, path) in captures().iter().step_by(10).enumerate() {
         let packets = read_source(&mut open(path)).packets.len();
@@ -205,7 +205,7 @@ fn nanosecond_copies_equal_tcpdumps() {
 
 /// Damaged files: what tcpdump still gets out of them, we get too; of pcap, neither more nor less.
 #[test]
-fn damaged_files_give_the_packets_that_tcpdump_finds() {
+fn damaged_files_give_the_packets_of_tcpdump() {
     let directory = tempfile::tempdir().unwrap();
     let (damaged, copy) = (directory.path().join("damaged"), directory.path().join("copy"));
     let files = small_files();

@@ -454,7 +454,7 @@ fn pipe() -> (io::PipeReader, File) {
 
 /// The second file of a rotation fails at its header: no packet counts as written that is not.
 #[test]
-fn a_file_that_fails_at_its_header_loses_later_packets() {
+fn a_failed_file_header_loses_later_packets() {
     for format in [Format::Pcap, Format::Pcapng] {
         let (reader, broken) = pipe();
         drop(reader);
@@ -513,7 +513,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_leaves_whole_records_and_counts_the_rest() {
+fn full_disks_leave_whole_records_and_count_losses() {
     let directory = tempfile::tempdir().unwrap();
     let Some(disk) = SmallDisk::mount(directory.path()) else {
         return eprintln!("skipped: no right to mount a small file system");
@@ -546,7 +546,7 @@ fn a_full_disk_leaves_whole_records_and_counts_the_rest() {
 }
 
 #[test]
-fn a_time_that_pcap_cannot_hold_becomes_the_nearest() {
+fn times_outside_of_pcap_become_the_nearest() {
     let directory = tempfile::tempdir().unwrap();
     for (time, expected) in [(-5, 0), (i64::MAX / 1_000_000_000, u32::MAX.into())] {
         let path = directory.path().join("x.pcap");
@@ -627,7 +627,7 @@ fn copy_with_blocks(from: &[u8], to: &Path, change: impl FnOnce(&mut WriteOption
 }
 
 #[test]
-fn blocks_beside_packets_are_copied_in_their_places() {
+fn blocks_without_packets_keep_their_positions() {
     let directory = tempfile::tempdir().unwrap();
     let other = if ByteOrder::NATIVE == ByteOrder::Little { ByteOrder::Big } else { ByteOrder::Little };
     for order in [ByteOrder::NATIVE, other] {

@@ -110,7 +110,7 @@ fn tsc_drifts_by_the_error_of_its_frequency() {
 }
 
 #[test]
-fn tsc_sync_holds_to_the_system_clock_and_learns_its_rate() {
+fn tsc_sync_follows_the_system_clock() {
     for drift in [20e-6, -100e-6, 400e-6] {
         let clocks = Fake::new(2.4e9, 2.4e9 * (1.0 + drift));
         let mut stamp = stamp(StampMode::TscSync, &clocks);

@@ -163,7 +163,7 @@ fn a_block_that_is_looked_at_stays() {
 }
 
 #[test]
-fn within_its_credit_nothing_is_lost_and_beyond_it_is_told() {
+fn losses_beyond_the_credit_are_reported() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 4096);
     offer(&mut writer, &Made::new(0, 31 * 4, 60), &[id]);
@@ -188,7 +188,7 @@ fn time_is_a_credit_too() {
 }
 
 #[test]
-fn blocks_that_one_batch_fills_are_as_young_as_it_is() {
+fn blocks_filled_by_one_batch_have_its_age() {
     let mut writer = writer(4096, 16);
     let policy = Policy::Leased { bytes: 8 * 4096, time: Duration::from_nanos(1000) };
     let (id, mut reader) = attach(&mut writer, policy, 4096);
@@ -202,7 +202,7 @@ fn blocks_that_one_batch_fills_are_as_young_as_it_is() {
 }
 
 #[test]
-fn a_lossless_reader_is_waited_for_until_the_caller_gives_up() {
+fn writers_wait_for_lossless_readers() {
     let mut writer = writer(4096, 4);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 1024);
     let mut stored = 0;
@@ -327,7 +327,7 @@ fn the_past_waits_for_places_in_the_index() {
 }
 
 #[test]
-fn the_past_is_offered_or_counted_before_it_is_overwritten() {
+fn the_past_is_offered_or_counted_as_lost() {
     let third = |held: &HistoryPacket<'_>| held.number.is_multiple_of(3).then_some(9);
     for (entries, is_read) in [(1 << 10, false), (16, true), (16, false)] {
         let mut writer = writer(4096, 16);
@@ -422,7 +422,7 @@ fn assert_demoted(writer: &mut Writer, id: ReaderId) {
 }
 
 #[test]
-fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
+fn a_full_index_of_a_lossless_reader_is_reported() {
     let mut writer = writer(4096, 64);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
     offer(&mut writer, &Made::new(0, 40, 60), &[id]);
@@ -451,7 +451,7 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
 }
 
 #[test]
-fn a_batch_that_overwrites_itself_demotes_its_readers() {
+fn self_overwriting_batches_demote_readers() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);
@@ -464,7 +464,7 @@ fn a_batch_that_overwrites_itself_demotes_its_readers() {
 }
 
 #[test]
-fn a_reader_of_a_batchs_remaining_packets_lost_none() {
+fn readers_of_remaining_packets_lose_none() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);

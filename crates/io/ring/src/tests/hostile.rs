@@ -53,7 +53,7 @@ fn counts_that_cannot_be_are_not_believed() {
 }
 
 #[test]
-fn a_reader_that_holds_at_will_loses_no_others_packet() {
+fn blocks_held_by_a_reader_cost_others_no_packet() {
     let mut writer = writer(4096, 16);
     let (liar, _reader, words) = attached(&mut writer, leased(), 16);
     let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
@@ -119,7 +119,7 @@ fn a_mark_that_follows_the_search_ends_in_refusal() {
 }
 
 #[test]
-fn a_reader_that_claims_to_sleep_is_woken_once_a_batch() {
+fn sleeping_readers_are_woken_once_a_batch() {
     let mut writer = writer(4096, 16);
     let (id, _reader, words) = attached(&mut writer, Policy::Lossy, 16);
     for round in 0..1000 {
@@ -162,7 +162,7 @@ fn losses_that_cannot_be_do_not_wrap_around() {
 }
 
 #[test]
-fn entries_that_lead_nowhere_are_damaged_or_overwritten() {
+fn invalid_entries_count_as_damaged_or_overwritten() {
     for policy in [Policy::Lossy, leased()] {
         let mut writer = writer(4096, 16);
         let (id, mut reader, words) = attached(&mut writer, policy, 16);
@@ -346,7 +346,7 @@ proptest! {
 /// A packet older than the start asked for takes a look too, and packets stored since a reader went on to the present
 /// are not counted once more, whatever their time.
 #[test]
-fn times_out_of_order_count_once_and_block_no_reader() {
+fn times_out_of_order_do_not_block_readers() {
     let mut writer = writer(4096, 16);
     offer(&mut writer, &Made::new(100, 10, 60), &[]);
     offer(&mut writer, &Made::new(1, 20, 60), &[]);
@@ -368,7 +368,7 @@ fn times_out_of_order_count_once_and_block_no_reader() {
 /// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken
 /// that was not offered or counted.
 #[test]
-fn a_reader_that_holds_blocks_costs_no_other_its_past() {
+fn blocks_held_by_a_reader_cost_others_no_past() {
     for round in 0..200 {
         let mut writer = writer(1 << 16, 16);
         let spec = ReaderSpec { policy: leased(), entries: 16 };

@@ -37,7 +37,7 @@ fn send(writer: &mut (Writer, ReaderId), first: u64, count: usize) {
 }
 
 #[test]
-fn merging_by_time_waits_for_buffers_with_older_packets() {
+fn merging_waits_for_buffers_with_older_packets() {
     let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_nanos(1000)));
     send(&mut writers[0], 10, 5);
     assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");

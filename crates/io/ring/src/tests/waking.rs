@@ -266,7 +266,7 @@ fn a_reader_with_a_high_threshold_loses_no_packet() {
 }
 
 #[test]
-fn a_reader_that_blocks_the_writer_is_woken_at_once() {
+fn readers_that_block_the_writer_are_woken_at_once() {
     let mut writer = writer(4096, 16);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
     reader.set_wake(WakeThreshold { min_bytes: u64::MAX, min_packets: 0, max_delay: Duration::MAX });

@@ -118,7 +118,7 @@ fn networks_ask_for_the_24_bits_that_the_index_has() {
 }
 
 #[test]
-fn link_addresses_and_ranges_of_ports_are_asked_for() {
+fn questions_have_link_addresses_and_port_ranges() {
     let mac = Fact::of(Class::Mac, mac_value(&[2, 0, 0, 0, 0, 1]));
     assert!(names("ether src 02:00:00:00:00:01", mac) && names("vlan and ether host 02:00:00:00:00:01", mac));
     assert_eq!(of("inner(ether host 02:00:00:00:00:01)").facts().len(), 6);

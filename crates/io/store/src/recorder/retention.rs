@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorder_that_was_away_keeps_what_is_there_for_its_time() {
+    fn recorders_after_a_pause_keep_unexpired_packets() {
         let newest = 100 * HOUR;
         let mut now = newest + YEAR;
         let mut retention = Retention::new(2 * HOUR, 10 * SECOND, Some(newest), now);

@@ -132,7 +132,7 @@ fn a_damaged_last_chunk_is_told_without_an_index() {
 }
 
 #[test]
-fn a_chunk_that_a_kill_left_unfinished_was_not_altered() {
+fn chunks_unfinished_by_a_kill_are_not_altered() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
@@ -250,7 +250,7 @@ fn a_hold_that_nobody_released_is_missed() {
 }
 
 #[test]
-fn a_segment_that_somebody_takes_under_a_search_is_told() {
+fn segments_removed_under_a_search_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let numbers = recycled(root);
@@ -264,7 +264,7 @@ fn a_segment_that_somebody_takes_under_a_search_is_told() {
 }
 
 #[test]
-fn segments_that_a_smaller_store_gives_up_are_not_missing() {
+fn segments_dropped_by_shrinking_are_not_missing() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let larger = RecorderSettings { size: 40 << 20, ..SETTINGS };
@@ -405,7 +405,7 @@ fn errors_name_a_directory_and_no_descriptor() {
 }
 
 #[test]
-fn a_hold_in_force_without_a_line_in_the_log_says_so() {
+fn holds_without_a_log_line_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..10, 10);
     let log = folder.path().join("log");

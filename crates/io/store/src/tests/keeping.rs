@@ -24,7 +24,7 @@ fn a_recording_without_an_index_is_searched_whole() {
 }
 
 #[test]
-fn a_segment_keeps_its_keys_and_its_lack_of_an_index() {
+fn segments_keep_their_index_options() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let index = Some(IndexOptions { macs: true, names: true });
@@ -179,7 +179,7 @@ fn losses_are_told_whatever_the_index_passes_over() {
 }
 
 #[test]
-fn a_recorder_that_was_killed_and_hours_without_one_are_told() {
+fn kills_and_hours_without_a_recorder_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
     let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();

@@ -68,7 +68,7 @@ fn packets_are_found_soon_after_a_step_back() {
 
 /// A clock that goes ahead by a year must not make packets of a minute ago old.
 #[test]
-fn a_clock_that_goes_ahead_keeps_the_newest_segment() {
+fn clocks_that_are_ahead_keep_the_newest_segment() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let settings = tapline_store::RecorderSettings { keep_ns: Some(HOUR_MS * 1_000_000), ..settings(8) };

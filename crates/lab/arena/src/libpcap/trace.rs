@@ -310,7 +310,7 @@ mod tests {
 
     /// The watching interpreter agrees with libpcap's own, and planting reaches both ends of a filter.
     #[test]
-    fn traces_agree_with_libpcap_and_reach_both_verdicts() {
+    fn traces_agree_with_libpcap() {
         let pcap = match Libpcap::get() {
             Ok(pcap) => pcap,
             Err(reason) => return eprintln!("skipped: {reason}"),

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_are_cut_in_text_and_whole_in_evidence() {
+    fn long_lists_are_cut_in_text_only() {
         let counters = (0..9).map(|number| counter(&format!("rx{number}_drops"), 10, None)).collect();
         let one = Interface { driver_losses: Some(counters), ..interface(Vec::new()) };
         let finding = &driver_losses(&one, &Facts::default())[0];

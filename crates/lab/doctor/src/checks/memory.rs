@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interpreted_filter_is_translated_by_a_setting() {
+    fn a_setting_compiles_interpreted_filters() {
         let settings = [("net/core/bpf_jit_enable".to_owned(), "0".to_owned())].into();
         let found = bpf_jit(&facts(Machine { settings, ..Machine::default() }));
         let mend = found[0].remedy.as_ref().unwrap();

@@ -106,8 +106,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_without_a_socket_are_dropped_for_that_reason() {
-        const TEST: &str = "packets_without_a_socket_are_dropped_for_that_reason";
+    fn packets_without_a_socket_have_a_drop_reason() {
+        const TEST: &str = "packets_without_a_socket_have_a_drop_reason";
         let watch = match DropWatch::start() {
             Ok(watch) => watch,
             Err(why) => return eprintln!("skipped: {TEST}: {why}"),

@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_of_a_user_namespace_are_not_over_the_machine() {
+    fn user_namespaces_give_no_rights_on_the_machine() {
         assert!(is_whole("         0          0 4294967295"));
         assert!(!is_whole("         0      65534          1") && !is_whole(""));
         let machine = |inside| Machine {

@@ -86,7 +86,7 @@ fn workers_are_added_and_none_holds_up_the_others() {
 }
 
 #[test]
-fn readers_see_whole_seconds_while_the_writer_races() {
+fn readers_see_whole_seconds_during_writes() {
     let (_folder, view, reader) = view();
     let (view, stop) = (Arc::new(view), Arc::new(AtomicBool::new(false)));
     let writer = {

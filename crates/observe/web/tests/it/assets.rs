@@ -57,7 +57,7 @@ fn the_page_is_at_most_60_kb_gzipped() {
 }
 
 #[test]
-fn pages_have_nothing_inline_and_nothing_from_elsewhere() {
+fn pages_have_no_inline_and_no_foreign_content() {
     for path in files(&folder()).iter().filter(|path| !path.starts_with(folder().join("vendor"))) {
         let text = fs::read_to_string(path).expect("text");
         for wrong in

@@ -251,7 +251,7 @@ fn a_write_that_fails_loses_nothing() {
 }
 
 #[test]
-fn a_day_older_than_its_minutes_is_answered_by_hours() {
+fn days_without_minutes_are_answered_by_hours() {
     const DAY: u64 = 86_400;
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("history.sqlite");

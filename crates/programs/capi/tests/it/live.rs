@@ -215,8 +215,8 @@ fn dumpcap_and_tshark_capture() {
 
 /// The environment of a program with more rights than its user is ignored: both the map and the daemon's socket.
 #[test]
-fn a_program_with_more_rights_ignores_its_environment() {
-    const TEST: &str = "a_program_with_more_rights_ignores_its_environment";
+fn set_uid_programs_ignore_their_environment() {
+    const TEST: &str = "set_uid_programs_ignore_their_environment";
     const NOBODY: u32 = 65_534;
     if !may_run(TEST, &["cc"]) {
         return;

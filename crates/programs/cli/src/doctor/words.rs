@@ -216,7 +216,7 @@ alters    eth0  received packets are merged: gro  → ethtool -K eth0 gro off
     }
 
     #[test]
-    fn commands_that_do_not_fit_have_a_line_of_their_own() {
+    fn long_commands_have_a_line_of_their_own() {
         let narrow = text("eth0", false, 60);
         assert!(narrow.contains("descriptors\n                → ethtool -G eth0 rx 4096\n"), "{narrow}");
     }

@@ -33,7 +33,7 @@ fn reference_copy(program: &str, flags: &[&str], path: &Path, folder: &Path) -> 
 
 /// The account of a file whose end was not seen says so, however much of it was read.
 #[test]
-fn the_account_tells_whether_a_file_was_read_to_its_end() {
+fn the_account_says_whether_the_end_was_read() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic_file(folder.path(), "in.pcap", 3, 1000);
     for (words, is_partial) in [(&["-c", "5"][..], true), (&[], false)] {
@@ -135,11 +135,11 @@ fn packed_files_read_as_plain_ones() {
 }
 
 #[test]
-fn packed_files_are_written_for_the_packers_own_programs() {
+fn packed_files_are_read_by_gzip_zstd_and_lz4() {
     let folder = tempfile::tempdir().unwrap();
     let plain = traffic_file(folder.path(), "in.pcap", 3, 300);
     for (program, ending) in [("gzip", "gz"), ("zstd", "zst"), ("lz4", "lz4")] {
-        if !program_or_skip("packed_files_are_written_for_the_packers_own_programs", program) {
+        if !program_or_skip("packed_files_are_read_by_gzip_zstd_and_lz4", program) {
             continue;
         }
         let packed = folder.path().join(format!("out.pcap.{ending}"));
@@ -292,7 +292,7 @@ fn one_line_for_each_packet_as_tcpdump_counts_them() {
 }
 
 #[test]
-fn a_truncated_file_gives_the_packets_before_the_end() {
+fn truncated_files_give_the_packets_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let mut ng = Vec::new();
     write_pcapng(&mut ng, ETHERNET, "eth0", Traffic::new(12).take(20)).unwrap();

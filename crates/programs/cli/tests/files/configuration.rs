@@ -57,7 +57,7 @@ fn places_win_in_their_order() {
 }
 
 #[test]
-fn faults_have_their_line_and_the_exit_status_of_usage() {
+fn faults_have_a_line_number_and_the_usage_status() {
     let folder = Folder::new("[capture]\nsnapshot-lenght = 96\n");
     let finished = folder.run(&format!("capture -r {}", example()));
     assert_eq!(finished.status.code(), Some(2));

@@ -47,8 +47,8 @@ fn blocks(path: &Path, kind: u32) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn secrets_are_as_editcap_writes_them_and_are_copied() {
-    if !program_or_skip("secrets_are_as_editcap_writes_them_and_are_copied", "editcap") {
+fn secrets_are_those_of_editcap_and_are_copied() {
+    if !program_or_skip("secrets_are_those_of_editcap_and_are_copied", "editcap") {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");

@@ -36,8 +36,8 @@ fn a_bad_filter_fails_before_a_file_is_made() {
 }
 
 #[test]
-fn a_missing_interface_is_told_with_those_that_exist() {
-    if !namespaces_or_skip("a_missing_interface_is_told_with_those_that_exist") {
+fn a_missing_interface_is_reported_with_others() {
+    if !namespaces_or_skip("a_missing_interface_is_reported_with_others") {
         return;
     }
     let namespace = Namespace::with_pair("errors").unwrap();
@@ -79,8 +79,8 @@ fn a_missing_capability_is_named_with_its_remedy() {
 }
 
 #[test]
-fn a_full_disk_keeps_written_packets_and_counts_the_others() {
-    const TEST: &str = "a_full_disk_keeps_written_packets_and_counts_the_others";
+fn full_disks_keep_packets_and_count_the_others() {
+    const TEST: &str = "full_disks_keep_packets_and_count_the_others";
     if !root_or_skip(TEST) || !program_or_skip(TEST, "unshare") {
         return;
     }
@@ -244,7 +244,7 @@ fn an_output_that_cannot_be_made_is_named() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_the_run_quietly() {
+fn a_reader_that_leaves_ends_the_run_quietly() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("in.pcap");
     let mut file = fs::File::create(&input).unwrap();
@@ -317,7 +317,7 @@ fn corrupt_lengths_are_told_with_their_place() {
 }
 
 #[test]
-fn an_unknown_link_type_is_copied_and_printed_as_bytes() {
+fn unknown_link_types_are_copied_and_printed() {
     let folder = tempfile::tempdir().unwrap();
     let (input, out) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
     let mut file = fs::File::create(&input).unwrap();

@@ -77,7 +77,7 @@ const NAMES: [&str; 6] = ["x.pcap", "x.pcapng", "x.pcap.gz", "x.pcapng.gz", "x.p
 
 /// Every packing, with and without -U, at sizes where the limit falls into a header, a piece, and between two.
 #[test]
-fn packets_counted_as_written_are_readable_at_a_size_limit() {
+fn written_packets_are_readable_at_a_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path());
     for name in NAMES {
@@ -98,8 +98,8 @@ fn packets_counted_as_written_are_readable_at_a_size_limit() {
 }
 
 #[test]
-fn packets_counted_as_written_are_readable_on_a_full_disk() {
-    const TEST: &str = "packets_counted_as_written_are_readable_on_a_full_disk";
+fn written_packets_are_readable_on_a_full_disk() {
+    const TEST: &str = "written_packets_are_readable_on_a_full_disk";
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path());
     for name in NAMES {
@@ -200,7 +200,7 @@ fn a_closed_standard_output_is_an_error() {
 }
 
 #[test]
-fn a_full_device_is_an_error_and_the_account_is_told() {
+fn a_full_device_is_an_error_with_an_account() {
     let stored = sample::STORED;
     for line in [
         "capture -n -r FILE",
@@ -225,7 +225,7 @@ fn a_full_device_is_an_error_and_the_account_is_told() {
 
 /// `| head`: lines end quietly; a capture file does not, nor does a file that lacks packets because the lines ended.
 #[test]
-fn a_reader_of_lines_may_leave_a_reader_of_packets_not() {
+fn readers_of_lines_may_leave_early() {
     let folder = tempfile::tempdir().unwrap();
     let input = input(folder.path());
     let copy = folder.path().join("copy.pcap");

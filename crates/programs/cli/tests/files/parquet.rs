@@ -255,8 +255,8 @@ fn documented() -> (String, Vec<(String, String)>) {
 }
 
 #[test]
-fn documented_questions_have_the_answers_of_the_lines() {
-    const TEST: &str = "documented_questions_have_the_answers_of_the_lines";
+fn documented_queries_have_the_answers_of_lines() {
+    const TEST: &str = "documented_queries_have_the_answers_of_lines";
     if !module_or_skip(TEST, "duckdb") {
         return;
     }

@@ -174,7 +174,7 @@ fn a_stopped_reader_costs_the_graph_nothing() {
 }
 
 #[test]
-fn without_a_reader_packets_are_counted_as_unwanted() {
+fn packets_without_a_reader_count_as_unwanted() {
     let mut graph = Graph::start(RECIPE, "publish(a, SOCKET)", &[]);
     let account = graph.end();
     let output = output(&account, "publish");

@@ -111,7 +111,7 @@ fn two_users_share_a_filter_each_with_a_cursor() {
 }
 
 #[test]
-fn twelve_filters_asked_as_a_set_answer_as_each_alone() {
+fn twelve_filters_agree_with_their_set() {
     let folder = tempfile::tempdir().unwrap();
     let capture = folder.path().join("in.pcap");
     let traffic = Traffic::new(9).take(4000);
@@ -184,7 +184,7 @@ fn workers_agree_with_one_worker() {
 /// Stages that must see all packets in their order have them so, from however many workers: what they find and what
 /// they write is the same, byte by byte, where many packets have one time stamp.
 #[test]
-fn behind_several_workers_all_packets_come_in_their_order() {
+fn stages_behind_workers_get_packets_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let coarse =
         |(at, frame): (Duration, Vec<u8>)| (Duration::from_millis(at.as_millis() as u64 / 7 * 7), frame);
@@ -325,7 +325,7 @@ fn rule_row<'r>(results: &'r Value, rule: &str) -> &'r Value {
 }
 
 #[test]
-fn rules_share_packets_out_with_any_number_of_workers() {
+fn rules_distribute_packets_with_any_workers() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("in.pcap"), rules_traffic());
     let [client, server] = [3, 200].map(|n| Host::number(n).v4);
@@ -372,7 +372,7 @@ fn a_wrong_rule_stops_before_anything_is_written() {
 }
 
 #[test]
-fn a_signal_has_rules_read_again_while_packets_flow() {
+fn a_signal_reloads_rules_while_packets_flow() {
     let folder = tempfile::tempdir().unwrap();
     let rules = folder.path().join("site.rules");
     fs::write(&rules, "rule t: tcp => drop\n").unwrap();
@@ -447,7 +447,7 @@ fn two_link_types(path: &Path) {
 
 /// A filter that raw IP does not support affects packets of raw IP only, in whatever stage.
 #[test]
-fn stages_refuse_packets_whose_link_type_they_cannot_judge() {
+fn stages_refuse_packets_of_unfit_link_types() {
     let folder = tempfile::tempdir().unwrap();
     two_link_types(&folder.path().join("two.pcapng"));
     let text = "ether multicast or not ether multicast";

@@ -62,7 +62,7 @@ fn several_workers_share_one_stream() {
 
 /// Packets before the damage are counted by every worker, and the damage is reported once.
 #[test]
-fn damaged_files_give_all_that_is_before_the_damage() {
+fn damaged_files_give_all_packets_before_damage() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(traffic(folder.path(), "in.pcap", RECIPE)).unwrap();
     let path = folder.path().join("damaged.pcap").display().to_string();

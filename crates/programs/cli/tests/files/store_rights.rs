@@ -108,8 +108,8 @@ fn a_recorder_without_rights_refuses_to_start() {
 }
 
 #[test]
-fn a_hold_of_root_does_not_stop_the_recorder_of_a_user() {
-    if !root_or_skip("a_hold_of_root_does_not_stop_the_recorder_of_a_user") {
+fn holds_of_root_do_not_stop_recorders_of_users() {
+    if !root_or_skip("holds_of_root_do_not_stop_recorders_of_users") {
         return;
     }
     let folder = open_folder();
@@ -143,7 +143,7 @@ fn lost_packets_of_a_store_are_an_error() {
 }
 
 #[test]
-fn a_filter_that_a_link_type_cannot_have_finds_the_others() {
+fn unfit_link_types_do_not_hide_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let (mixed, odd) = (folder.path().join("mixed"), folder.path().join("odd"));
     // BSD loopback: the address family, then IPv4.

@@ -58,7 +58,7 @@ fn told_by(rules: &str) -> (Vec<Value>, Finished) {
 }
 
 #[test]
-fn the_example_rules_tell_scan_silence_and_new_hosts() {
+fn example_rules_find_scan_silence_and_new_hosts() {
     let folder = tempfile::tempdir().unwrap();
     let traffic = capture(folder.path(), scene(Duration::from_secs(1)));
     let told = lines(&watch(&traffic, &example("rules.toml"), folder.path()));
@@ -133,7 +133,7 @@ fn a_recording_has_the_seconds_before_its_event() {
 }
 
 #[test]
-fn a_storm_is_bounded_and_what_it_swallowed_is_counted() {
+fn storms_of_events_are_bounded_and_counted() {
     let rule = "[[rule]]\nname = \"all\"\non = \"packet\"\nlimit = \"3/10s\"\n";
     let (told, finished) = told_by(rule);
     // Six periods of ten seconds have packets; the periods begin at multiples of ten seconds.
@@ -330,7 +330,7 @@ fn an_event_holds_its_time_in_a_store() {
 
 /// Nobody writes into these pipes.
 #[test]
-fn a_pipe_in_place_of_rules_or_a_script_is_an_error() {
+fn pipes_are_not_read_as_rules_or_scripts() {
     let folder = tempfile::tempdir().unwrap();
     let (rules, script) = (folder.path().join("rules.toml"), folder.path().join("s.rhai"));
     tapline_sys::disk::make_pipe(&script).unwrap();

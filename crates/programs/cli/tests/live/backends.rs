@@ -147,8 +147,8 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
 
 /// A recipe sent and captured gives the packets that it writes into a file.
 #[test]
-fn a_recipe_written_and_a_recipe_captured_are_equal() {
-    const TEST: &str = "a_recipe_written_and_a_recipe_captured_are_equal";
+fn written_and_captured_recipes_are_equal() {
+    const TEST: &str = "written_and_captured_recipes_are_equal";
     let Some((namespace, _link)) = namespace_without_gro(TEST) else { return };
     let folder = tempfile::tempdir().unwrap();
     let [file, out] = paths(&folder, ["file.pcap", "out.pcap"]);
@@ -173,8 +173,8 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
 /// With its interrupts' work in a thread of its own, the far end empties its queue when it gets a processor: in between
 /// the queue is full.
 #[test]
-fn a_full_queue_is_waited_for_and_nothing_overtakes() {
-    let Some(namespace) = namespace("a_full_queue_is_waited_for_and_nothing_overtakes") else { return };
+fn senders_wait_for_full_queues_and_keep_order() {
+    let Some(namespace) = namespace("senders_wait_for_full_queues_and_keep_order") else { return };
     let threaded = format!("echo 1 > /sys/class/net/{FAR}/threaded");
     if !finish(namespace.command("sh").args(["-c", &threaded])).status.success() {
         return eprintln!("skipped: this kernel has no threaded NAPI");

@@ -28,8 +28,8 @@ fn text(path: &Path) -> &str {
 }
 
 #[test]
-fn below_the_limit_every_packet_is_captured_as_it_was_sent() {
-    let Some(namespace) = namespace("below_the_limit_every_packet_is_captured_as_it_was_sent") else {
+fn packets_below_the_rate_limit_are_all_captured() {
+    let Some(namespace) = namespace("packets_below_the_rate_limit_are_all_captured") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -52,8 +52,8 @@ fn below_the_limit_every_packet_is_captured_as_it_was_sent() {
 }
 
 #[test]
-fn beyond_the_limit_captured_and_lost_add_up_to_sent() {
-    let Some(namespace) = namespace("beyond_the_limit_captured_and_lost_add_up_to_sent") else { return };
+fn captured_and_lost_packets_add_up_to_sent_ones() {
+    let Some(namespace) = namespace("captured_and_lost_packets_add_up_to_sent_ones") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcapng");
     let live = Live::start(&namespace, 1, &["-i", FAR, "-B", "1024", "-w", text(&out), "--json"]);
@@ -91,8 +91,8 @@ fn at_full_speed_captured_and_lost_add_up_to_sent() {
 }
 
 #[test]
-fn a_filter_runs_in_the_kernel_with_libpcaps_verdict() {
-    const TEST: &str = "a_filter_runs_in_the_kernel_with_libpcaps_verdict";
+fn kernel_filters_have_the_verdicts_of_libpcap() {
+    const TEST: &str = "kernel_filters_have_the_verdicts_of_libpcap";
     let Some(namespace) = namespace(TEST) else { return };
     let libpcap = match Libpcap::get() {
         Ok(libpcap) => libpcap,
@@ -119,8 +119,8 @@ fn a_filter_runs_in_the_kernel_with_libpcaps_verdict() {
 }
 
 #[test]
-fn vlan_filters_see_the_tags_that_the_kernel_took_off() {
-    let Some(namespace) = namespace("vlan_filters_see_the_tags_that_the_kernel_took_off") else { return };
+fn vlan_filters_see_tags_removed_by_the_kernel() {
+    let Some(namespace) = namespace("vlan_filters_see_tags_removed_by_the_kernel") else { return };
     let frames = frames(5, 8000);
     let is_tagged = |frame: &&Vec<u8>| matches!(frame[12..14], [0x81, 0x00] | [0x88, 0xa8]);
     let tagged: Vec<Vec<u8>> = frames.iter().filter(is_tagged).cloned().collect();
@@ -397,8 +397,8 @@ fn workers_share_the_packets() {
 }
 
 #[test]
-fn behind_workers_of_an_interface_packets_are_in_their_order() {
-    let Some(namespace) = namespace("behind_workers_of_an_interface_packets_are_in_their_order") else {
+fn packets_of_interface_workers_are_in_order() {
+    let Some(namespace) = namespace("packets_of_interface_workers_are_in_order") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -420,8 +420,8 @@ fn behind_workers_of_an_interface_packets_are_in_their_order() {
 }
 
 #[test]
-fn packets_get_their_times_from_the_clock_that_is_asked_for() {
-    let Some(namespace) = namespace("packets_get_their_times_from_the_clock_that_is_asked_for") else {
+fn packets_have_times_of_the_requested_clock() {
+    let Some(namespace) = namespace("packets_have_times_of_the_requested_clock") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -449,8 +449,8 @@ fn packets_get_their_times_from_the_clock_that_is_asked_for() {
 }
 
 #[test]
-fn programs_remember_in_each_worker_and_tell_on_a_signal() {
-    let Some(namespace) = namespace("programs_remember_in_each_worker_and_tell_on_a_signal") else { return };
+fn programs_keep_memory_per_worker_and_report_it() {
+    let Some(namespace) = namespace("programs_keep_memory_per_worker_and_report_it") else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program.fpl");
     // Of each worker's packets every second one.
@@ -601,8 +601,8 @@ fn wait_until_captured(namespace: &Namespace, live: &Live) {
 }
 
 #[test]
-fn a_link_that_goes_down_and_comes_back_is_survived() {
-    let Some(namespace) = namespace("a_link_that_goes_down_and_comes_back_is_survived") else { return };
+fn captures_survive_a_link_that_goes_down() {
+    let Some(namespace) = namespace("captures_survive_a_link_that_goes_down") else { return };
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcapng");
     let live = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out), "--json"]);

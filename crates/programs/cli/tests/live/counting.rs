@@ -140,8 +140,8 @@ fn graphs_count_and_sample_in_the_kernel_as_here() {
 }
 
 #[test]
-fn a_sample_in_the_kernel_has_the_packets_of_one_here() {
-    const TEST: &str = "a_sample_in_the_kernel_has_the_packets_of_one_here";
+fn kernel_samples_have_the_packets_of_user_samples() {
+    const TEST: &str = "kernel_samples_have_the_packets_of_user_samples";
     if !namespaces_or_skip(TEST) {
         return;
     }

@@ -108,8 +108,8 @@ fn a_vpn_that_comes_later_ends_no_capture() {
 }
 
 #[test]
-fn a_filter_that_a_vpn_cannot_have_is_for_the_others() {
-    let Some(namespace) = namespace("a_filter_that_a_vpn_cannot_have_is_for_the_others") else { return };
+fn filters_unfit_for_a_vpn_apply_to_the_others() {
+    let Some(namespace) = namespace("filters_unfit_for_a_vpn_apply_to_the_others") else { return };
     let mut vpn = Vpn::start(&namespace);
     // With and without a count in the kernel; the filter is an error on raw IP.
     for arguments in [&["--count"][..], &["-w", "/dev/null"]] {
@@ -132,8 +132,8 @@ fn a_filter_that_a_vpn_cannot_have_is_for_the_others() {
 }
 
 #[test]
-fn cooked_packets_of_all_interfaces_fit_into_one_pcap_file() {
-    let Some(namespace) = namespace("cooked_packets_of_all_interfaces_fit_into_one_pcap_file") else {
+fn cooked_packets_fit_into_one_pcap_file() {
+    let Some(namespace) = namespace("cooked_packets_fit_into_one_pcap_file") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();

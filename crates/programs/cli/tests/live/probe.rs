@@ -113,7 +113,7 @@ fn a_collector_that_refuses_a_file_is_an_error() {
 
 /// A second interrupt stops the waiting for `--rate`; the flows that were not sent are reported.
 #[test]
-fn a_second_interrupt_drops_flows_that_wait_for_the_rate() {
+fn a_second_interrupt_drops_waiting_flows() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp flows=20000 count=20k");
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();

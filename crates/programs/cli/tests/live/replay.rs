@@ -202,8 +202,8 @@ fn unsent_packets_are_counted_by_cause() {
 }
 
 #[test]
-fn a_full_queue_slows_a_replay_down_and_loses_nothing() {
-    const TEST: &str = "a_full_queue_slows_a_replay_down_and_loses_nothing";
+fn full_queues_slow_replays_and_lose_nothing() {
+    const TEST: &str = "full_queues_slow_replays_and_lose_nothing";
     let Some(namespace) = namespace(TEST) else { return };
     let queue =
         ["qdisc", "add", "dev", NEAR, "root", "tbf", "rate", "20mbit", "burst", "5kb", "latency", "1ms"];

@@ -168,8 +168,8 @@ fn own_packets_are_not_forwarded() {
 }
 
 #[test]
-fn hosts_talk_through_a_bridge_with_every_offload_on() {
-    const TEST: &str = "hosts_talk_through_a_bridge_with_every_offload_on";
+fn bridged_hosts_talk_with_all_offloads() {
+    const TEST: &str = "bridged_hosts_talk_with_all_offloads";
     if !namespaces_or_skip(TEST) || !program_or_skip(TEST, "ping") {
         return;
     }
@@ -332,8 +332,8 @@ fn each_packet_that_is_not_sent_has_its_cause() {
 }
 
 #[test]
-fn a_full_queue_is_waited_for_a_while_and_then_counted() {
-    const TEST: &str = "a_full_queue_is_waited_for_a_while_and_then_counted";
+fn full_queues_are_counted_after_a_wait() {
+    const TEST: &str = "full_queues_are_counted_after_a_wait";
     if !namespaces_or_skip(TEST) || !program_or_skip(TEST, "tc") {
         return;
     }

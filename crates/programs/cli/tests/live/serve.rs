@@ -269,8 +269,8 @@ impl Oracles {
 }
 
 #[test]
-fn readers_get_their_packets_and_each_is_stored_once() {
-    const TEST: &str = "readers_get_their_packets_and_each_is_stored_once";
+fn readers_get_packets_that_are_stored_once() {
+    const TEST: &str = "readers_get_packets_that_are_stored_once";
     let Some(mut daemon) = Daemon::start(TEST, &[]) else { return };
     let wishes =
         [("", "lossy"), ("tcp", "leased"), ("udp and greater 200", "lossy"), ("icmp or arp", "lossless")];
@@ -346,9 +346,8 @@ fn unwanted_packets_are_counted_on_request() {
 }
 
 #[test]
-fn a_stopped_or_killed_reader_costs_no_other_a_packet() {
-    let Some(mut daemon) =
-        Daemon::start("a_stopped_or_killed_reader_costs_no_other_a_packet", &["--buffer", "4"])
+fn stopped_and_killed_readers_harm_no_other() {
+    let Some(mut daemon) = Daemon::start("stopped_and_killed_readers_harm_no_other", &["--buffer", "4"])
     else {
         return;
     };

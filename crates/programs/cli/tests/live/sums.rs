@@ -39,8 +39,8 @@ fn check_totals(number: u64, second: &Second) {
 }
 
 #[test]
-fn tables_add_up_each_second_while_packets_are_lost() {
-    const TEST: &str = "tables_add_up_each_second_while_packets_are_lost";
+fn tables_add_up_each_second_under_loss() {
+    const TEST: &str = "tables_add_up_each_second_under_loss";
     if !namespaces_or_skip(TEST) {
         return;
     }

@@ -96,8 +96,8 @@ fn udp(port: u16, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn af_xdp_captures_every_packet_and_the_host_gets_none() {
-    let Some(namespace) = namespace("af_xdp_captures_every_packet_and_the_host_gets_none") else {
+fn af_xdp_captures_all_packets_and_the_host_none() {
+    let Some(namespace) = namespace("af_xdp_captures_all_packets_and_the_host_none") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -177,8 +177,8 @@ fn driver_metadata_is_requested() {
 }
 
 #[test]
-fn several_queues_are_all_served_by_one_worker_or_by_several() {
-    const TEST: &str = "several_queues_are_all_served_by_one_worker_or_by_several";
+fn one_or_several_workers_serve_several_queues() {
+    const TEST: &str = "one_or_several_workers_serve_several_queues";
     let Some(namespace) = namespace_with_queues(TEST, 4) else { return };
     let folder = tempfile::tempdir().unwrap();
     for workers in ["1", "2"] {
@@ -369,8 +369,8 @@ fn busy_polling_gets_every_packet_too() {
 }
 
 #[test]
-fn long_packets_are_put_together_and_cut_at_the_snap_length() {
-    let Some(namespace) = namespace("long_packets_are_put_together_and_cut_at_the_snap_length") else {
+fn long_packets_are_joined_and_cut_to_snap_length() {
+    let Some(namespace) = namespace("long_packets_are_joined_and_cut_to_snap_length") else {
         return;
     };
     for interface in [NEAR, FAR] {
@@ -410,8 +410,8 @@ fn long_packets_are_put_together_and_cut_at_the_snap_length() {
 }
 
 #[test]
-fn the_way_of_the_default_route_is_not_taken_unless_forced() {
-    let Some(namespace) = namespace("the_way_of_the_default_route_is_not_taken_unless_forced") else {
+fn the_default_route_is_protected_unless_forced() {
+    let Some(namespace) = namespace("the_default_route_is_protected_unless_forced") else {
         return;
     };
     namespace.ip(&["address", "add", "10.8.0.2/24", "dev", FAR]).unwrap();
@@ -457,8 +457,8 @@ fn this_session_is_not_cut_off() {
 }
 
 #[test]
-fn a_graph_takes_packets_too_and_links_are_followed() {
-    let Some(namespace) = namespace("a_graph_takes_packets_too_and_links_are_followed") else { return };
+fn graphs_capture_by_af_xdp_and_follow_links() {
+    let Some(namespace) = namespace("graphs_capture_by_af_xdp_and_follow_links") else { return };
     let graph = "device(xdp:far0) -> filter(\"udp port 53\") -> count";
     let mut command = tapline(["run", "--netns", namespace.name(), "--json", "-e", graph]);
     let live = Live::start_command(&namespace, 0, &mut command);
@@ -477,8 +477,8 @@ fn a_graph_takes_packets_too_and_links_are_followed() {
 }
 
 #[test]
-fn a_removed_interface_ends_the_capture_with_its_account() {
-    let Some(namespace) = namespace("a_removed_interface_ends_the_capture_with_its_account") else {
+fn removed_interfaces_end_captures_with_accounts() {
+    let Some(namespace) = namespace("removed_interfaces_end_captures_with_accounts") else {
         return;
     };
     let live = start(&namespace, &["-i", "xdp:far0", "--json", "-w", "/dev/null"]);
@@ -490,8 +490,8 @@ fn a_removed_interface_ends_the_capture_with_its_account() {
 }
 
 #[test]
-fn without_a_drivers_help_it_runs_in_the_stack_and_says_so() {
-    let Some(namespace) = namespace("without_a_drivers_help_it_runs_in_the_stack_and_says_so") else {
+fn generic_mode_without_a_driver_is_reported() {
+    let Some(namespace) = namespace("generic_mode_without_a_driver_is_reported") else {
         return;
     };
     // The driver of the loopback interface knows no XDP.

@@ -342,7 +342,7 @@ const OFFERED: u64 = 40_000;
 /// Readers with programs of 4,096 instructions, of one user and of as many, while packets come at 40,000 a second, or as
 /// fast as root's reader alone takes a fifth of the processor: root loses none.
 #[test]
-fn readers_that_cost_too_much_go_without_loss_to_others() {
+fn readers_over_budget_go_without_loss_to_others() {
     let alone = under_load(20_000, 40_000, 0, |_| None);
     assert_eq!((alone.dropped, alone.offered), (0, 20_000));
     let rate = (200_000_000 / alone.cost_ns.max(1)).clamp(1000, 40_000);

@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_way_leads_to_the_other_state_and_no_further() {
+    fn pause_and_resume_alternate() {
         use ControlAction::{Pause, Resume};
         let running = State::Running { since: None };
         assert!(running.after(Resume, false).is_err());

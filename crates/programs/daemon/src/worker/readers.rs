@@ -483,7 +483,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn idle_buffers_go_and_the_others_keep_their_readers() {
+    fn idle_buffers_go_and_others_keep_their_readers() {
         let mut readers = Readers::new();
         for snap_len in [60, 70, 80] {
             readers.add_view(view(snap_len), None, None);
@@ -506,7 +506,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_reader_whose_process_is_gone_leaves_its_counters() {
+    fn a_reader_that_dies_leaves_its_counters() {
         let mut readers = Readers::new();
         let view = readers.add_view(view(65_535), None, None);
         let parts = join(&mut readers, 5, (view, StartPosition::Newest, None));

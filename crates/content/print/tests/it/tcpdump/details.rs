@@ -103,7 +103,7 @@ IP 10.0.0.1.500 > 10.0.0.2.500: isakmp: phase 1 I ident[]
 }
 
 #[test]
-fn bytes_of_a_cut_isakmp_start_behind_the_link_header() {
+fn cut_isakmp_bytes_start_after_the_link_header() {
     let frame = udp((1, 2), (500, 500), &isakmp(1, 0, 2, 0, 0));
     let expected = "IP 10.0.0.1.500 > 10.0.0.2.500:  [|isakmp]
 \t0x0000:  4500 0040 0001 0000 4011 66aa 0a00 0001

@@ -29,7 +29,7 @@ fn raw_ip_goes_by_its_version() {
 }
 
 #[test]
-fn loopback_families_of_all_systems_are_known_in_files() {
+fn files_have_loopback_families_of_all_systems() {
     for family in [24u32, 28, 30] {
         for head in [family.to_be_bytes(), family.to_le_bytes()] {
             check(LinkType::NULL, &join(&[&head, &ipv6(6, &tcp(1, 80))]), &["ip6", "tcp port 80"], &["ip"]);
@@ -99,7 +99,7 @@ fn wlan(control: [u8; 2], more: &[u8], ether_type: u16, payload: &[u8]) -> Vec<u
 }
 
 #[test]
-fn wlan_payload_follows_a_header_of_variable_length() {
+fn wlan_headers_have_a_variable_length() {
     let payload = ipv4(6, &tcp(1, 80));
     let plain = wlan([0x08, 0], &[], 0x0800, &payload);
     check(

@@ -158,7 +158,7 @@ fn geneve_carries_ethernet_or_its_type() {
 }
 
 #[test]
-fn a_test_after_a_tunnel_that_is_not_there_reads_no_garbage() {
+fn tests_after_a_missing_tunnel_read_nothing() {
     // The cells are 0, so the inner type is read at the packet's start.
     let plain = ether(0x0800, &ipv4(6, &tcp(1, 80)));
     check(LinkType::ETHERNET, &plain, &["ip or geneve", "not geneve"], &["geneve or ip", "geneve or tcp"]);

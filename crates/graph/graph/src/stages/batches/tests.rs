@@ -56,7 +56,7 @@ fn without_the_feature_it_says_how_to_get_it() {
 }
 
 #[test]
-fn the_table_of_contrib_is_that_of_the_default_template() {
+fn contrib_has_the_table_of_the_default_template() {
     use tapline_export::Schema;
     use tapline_flow::export::{ExportOptions, NativeEncoder, TableShape};
 

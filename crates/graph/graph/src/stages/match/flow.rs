@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_new_bytes_of_overlapping_segments_are_searched() {
+    fn overlapping_segments_are_searched_once() {
         let frames = [(100, "hay nee"), (104, "needle, and"), (100, "a needle late")]
             .map(|(number, text)| frame(number, FLAG_ACK, text.as_bytes()));
         assert_eq!(found(&frames, 0), [4, 4, 2]);

@@ -53,7 +53,7 @@ fn read(source: &mut PublishedSource) -> Vec<u32> {
 }
 
 #[test]
-fn packets_come_once_in_order_and_the_end_after_them() {
+fn readers_get_packets_in_order_and_then_the_end() {
     let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
     for (first, count) in [(0, 3), (3, 256), (259, 1)] {
         push(&mut stage, &sample(first, count, 60));
@@ -69,7 +69,7 @@ fn packets_come_once_in_order_and_the_end_after_them() {
 }
 
 #[test]
-fn a_capture_that_does_not_read_costs_packets_and_no_wait() {
+fn captures_that_do_not_read_lose_packets() {
     let (mut stage, mut source) = Publish::new("a", &interfaces()).unwrap();
     let batches = BLOCKS_MAX + 5;
     for batch in 0..batches {

@@ -630,7 +630,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_requests_are_null_and_what_is_no_message_is_counted() {
+    fn unknown_requests_are_null_and_others_counted() {
         let answers = "HTTP/1.1 200 OK\r\nX-A : b\r\nnone\r\nContent-Length: 3, 3\r\n\r\nabc\
             HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabcHTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc";
         let (_folder, to, trial) = extracted("", answers);

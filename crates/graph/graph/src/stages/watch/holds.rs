@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_that_is_there_is_enough_if_it_has_all_the_time() {
+    fn existing_holds_suffice_if_they_span_the_time() {
         let store = store();
         let keep = |from_ns, to_ns| keep(&request(store.path(), from_ns, to_ns));
         for (from_ns, to_ns) in [(10, 20), (10, 20), (11, 20)] {

@@ -197,8 +197,8 @@ impl Drop for Server {
 
 #[cfg(feature = "http")]
 #[test]
-fn a_server_that_is_killed_has_every_flow_in_the_end() {
-    if !program_or_skip("a_server_that_is_killed_has_every_flow_in_the_end", "clickhouse-server") {
+fn a_killed_server_has_every_flow_in_the_end() {
+    if !program_or_skip("a_killed_server_has_every_flow_in_the_end", "clickhouse-server") {
         return;
     }
     let folder = tempfile::tempdir().expect("there is room");

@@ -150,7 +150,7 @@ fn a_receiver_that_misbehaves_has_every_row_once() {
 }
 
 #[test]
-fn a_receiver_that_refuses_is_told_and_the_run_fails() {
+fn a_refusal_of_the_receiver_fails_the_run() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = capture(folder.path(), 100);
     let receiver = Receiver::start(|_| Way::Refusing);

@@ -78,8 +78,8 @@ fn changes_of_a_killed_run_are_undone() {
 }
 
 #[test]
-fn a_setting_restored_by_others_is_restored_all_the_same() {
-    if !namespaces_or_skip("a_setting_restored_by_others_is_restored_all_the_same") {
+fn settings_restored_by_others_are_restored_again() {
+    if !namespaces_or_skip("settings_restored_by_others_are_restored_again") {
         return;
     }
     let patient = Patient::new("since");
@@ -128,8 +128,8 @@ fn an_interface_that_was_renamed_is_not_forgotten() {
 }
 
 #[test]
-fn a_namespace_without_name_and_process_is_found_by_its_path() {
-    let test = "a_namespace_without_name_and_process_is_found_by_its_path";
+fn nameless_namespaces_are_found_by_their_path() {
+    let test = "nameless_namespaces_are_found_by_their_path";
     if !namespaces_or_skip(test) {
         return;
     }
@@ -235,8 +235,8 @@ fn a_signal_before_the_command_prevents_it() {
 }
 
 #[test]
-fn the_report_after_changes_lists_remaining_findings() {
-    if !namespaces_or_skip("the_report_after_changes_lists_remaining_findings") {
+fn reports_after_changes_list_remaining_findings() {
+    if !namespaces_or_skip("reports_after_changes_list_remaining_findings") {
         return;
     }
     let patient = Patient::new("after");

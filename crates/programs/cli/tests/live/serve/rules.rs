@@ -228,8 +228,8 @@ fn numbers_of_readers_do_not_count_others() {
 }
 
 #[test]
-fn readers_that_cost_too_much_are_told_and_sent_away() {
-    const TEST: &str = "readers_that_cost_too_much_are_told_and_sent_away";
+fn readers_over_budget_are_disconnected() {
+    const TEST: &str = "readers_over_budget_are_disconnected";
     if !root_or_skip(TEST) {
         return;
     }

@@ -88,7 +88,7 @@ fn flows(pool: &FrameBatches) -> Vec<u64> {
 }
 
 #[test]
-fn each_packet_has_one_reader_and_each_flow_the_same() {
+fn each_flow_has_one_reader_for_its_packets() {
     let pool = pool();
     let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::Flow);
     let owners = owners(&mut readers, &pool, &|_, _| true);
