@@ -74,7 +74,7 @@ impl Opener {
         match check("fork", unsafe { libc::fork() })? {
             0 => {
                 drop(ours);
-                let place = Place { directory, prefix: prefix.as_bytes().to_vec(), mode, owner };
+                let place = OpenerState { directory, prefix: prefix.as_bytes().to_vec(), mode, owner };
                 serve(&theirs, &place)
             }
             _ => {
@@ -153,7 +153,7 @@ fn is_component(name: &[u8]) -> bool {
 }
 
 /// The state of an opener.
-struct Place {
+struct OpenerState {
     directory: OwnedFd,
     /// The prefix that every name must have.
     prefix: Vec<u8>,
@@ -163,7 +163,7 @@ struct Place {
 }
 
 /// The opener's life: answers until the program has gone.
-fn serve(socket: &OwnedFd, place: &Place) -> ! {
+fn serve(socket: &OwnedFd, place: &OpenerState) -> ! {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGUSR1] {
         // SAFETY: ignoring a signal installs no handler. The program decides when the work ends, by its socket.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
@@ -192,7 +192,7 @@ fn serve(socket: &OwnedFd, place: &Place) -> ! {
 }
 
 /// Becomes the user whose files these are, with the right to write into the directory, and is confined to it.
-fn give_up(place: &Place) -> Result<(), SyscallError> {
+fn give_up(place: &OpenerState) -> Result<(), SyscallError> {
     let overrides = Capability::DacOverride.is_effective()?;
     let kept = [Capability::DacOverride];
     let kept = if overrides { &kept[..] } else { &[] };
@@ -208,7 +208,7 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
     Ok(())
 }
 
-fn obey(request: &[u8], place: &Place) -> io::Result<Option<OwnedFd>> {
+fn obey(request: &[u8], place: &OpenerState) -> io::Result<Option<OwnedFd>> {
     let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
     let (operation, names) = request.split_first().ok_or_else(invalid)?;
     let is_name = |name: &&[u8]| is_component(name) && name.starts_with(&place.prefix);
@@ -222,7 +222,7 @@ fn obey(request: &[u8], place: &Place) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
+fn create(place: &OpenerState, name: &CString) -> io::Result<OwnedFd> {
     let new = open_at(place, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
     match (new, place.owner) {
         // Folders may give their group to what is made in them.
@@ -246,7 +246,7 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 /// Opens a file that exists, if it is the owner's, and truncates it.
-fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
+fn empty(place: &OpenerState, name: &CString) -> io::Result<OwnedFd> {
     check_owner(place, name)?;
     // Not to wait for the reader of a pipe that has taken the file's place.
     let file = open_at(place, name, libc::O_WRONLY | libc::O_NONBLOCK)?;
@@ -261,7 +261,7 @@ fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     file.set_len(0).map(|()| file.into())
 }
 
-fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
+fn rename(place: &OpenerState, from: &CString, to: &CString) -> io::Result<()> {
     check_owner(place, from)?;
     let flags = match check_owner(place, to) {
         // A file that is put there from now on is not replaced.
@@ -282,7 +282,7 @@ fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
     }
 }
 
-fn remove(place: &Place, name: &CString) -> io::Result<()> {
+fn remove(place: &OpenerState, name: &CString) -> io::Result<()> {
     check_owner(place, name)?;
     // SAFETY: `name` is a NUL-terminated string that lives through the call.
     let result = unsafe { libc::unlinkat(place.directory.as_raw_fd(), name.as_ptr(), 0) };
@@ -291,7 +291,7 @@ fn remove(place: &Place, name: &CString) -> io::Result<()> {
 
 /// `EEXIST` if the name is not a regular file of the owner's. With `O_PATH` nothing is opened for real: no device
 /// notices.
-fn check_owner(place: &Place, name: &CString) -> io::Result<()> {
+fn check_owner(place: &OpenerState, name: &CString) -> io::Result<()> {
     match is_of(&open_at(place, name, libc::O_PATH)?, place.owner)? {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::EEXIST)),
@@ -304,7 +304,7 @@ fn is_of(file: &File, owner: Option<FileOwner>) -> io::Result<bool> {
 }
 
 /// openat(2), never through a link.
-fn open_at(place: &Place, name: &CString, flags: libc::c_int) -> io::Result<File> {
+fn open_at(place: &OpenerState, name: &CString, flags: libc::c_int) -> io::Result<File> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     let directory = place.directory.as_raw_fd();
     // SAFETY: `name` is a NUL-terminated string that lives through the call.
@@ -443,9 +443,9 @@ mod tests {
         assert_eq!((len, kept.is_some(), count()), (1, true, before + 1));
     }
 
-    fn place(path: &Path, prefix: &str, owner: Option<FileOwner>) -> Place {
+    fn place(path: &Path, prefix: &str, owner: Option<FileOwner>) -> OpenerState {
         let directory = open_directory(path).expect("opened");
-        Place { directory, prefix: prefix.into(), mode: 0o640, owner }
+        OpenerState { directory, prefix: prefix.into(), mode: 0o640, owner }
     }
 
     /// The rights of an opener, as the kernel sees them; and its refusal of all names but those it was made for.

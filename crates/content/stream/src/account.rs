@@ -5,7 +5,7 @@
 //! position = delivered + gaps                               of each stream: bytes since its beginning
 //! ```
 
-use crate::direction::Held;
+use crate::direction::WaitingSegment;
 
 /// The reason for which bytes are missing in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,14 +123,14 @@ impl Account {
         self.memory_peak += other.memory_peak;
     }
 
-    pub(crate) fn hold(&mut self, held: &Held) {
+    pub(crate) fn hold(&mut self, held: &WaitingSegment) {
         self.held += held.len;
         self.held_packets += 1;
         self.memory += held.cost() as u64;
         self.memory_peak = self.memory_peak.max(self.memory);
     }
 
-    pub(crate) fn release(&mut self, held: &Held) {
+    pub(crate) fn release(&mut self, held: &WaitingSegment) {
         self.held -= held.len;
         self.held_packets -= 1;
         self.memory -= held.cost() as u64;

@@ -16,7 +16,7 @@ const HELD_COST: usize = 160;
 
 /// A segment that waits for its turn.
 #[derive(Clone, Debug)]
-pub(crate) struct Held {
+pub(crate) struct WaitingSegment {
     pub(crate) data: Box<[u8]>,
     pub(crate) meta: Meta,
     pub(crate) payload_at: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Held {
     pub(crate) ack: Option<u32>,
 }
 
-impl Held {
+impl WaitingSegment {
     /// The memory that it takes.
     pub(crate) fn cost(&self) -> usize {
         self.data.len() + HELD_COST
@@ -44,7 +44,7 @@ pub(crate) struct Direction {
     /// Bytes from the beginning up to the next one.
     pub(crate) position: u64,
     /// Segments ahead, by the offset at which they begin and their order of arrival.
-    held: BTreeMap<(u64, u64), Held>,
+    held: BTreeMap<(u64, u64), WaitingSegment>,
     arrivals: u64,
     /// Memory of these.
     pub(crate) memory: usize,
@@ -105,14 +105,14 @@ impl Direction {
         before.is_some_and(|((begin, _), held)| end > start && begin + held.len >= end)
     }
 
-    pub(crate) fn hold(&mut self, start: u64, held: Held) {
+    pub(crate) fn hold(&mut self, start: u64, held: WaitingSegment) {
         self.arrivals += 1;
         self.memory += held.cost();
         self.held.insert((start, self.arrivals), held);
     }
 
     /// Takes the next held segment if its turn has come: with its offset.
-    pub(crate) fn take_due(&mut self) -> Option<(u64, Held)> {
+    pub(crate) fn take_due(&mut self) -> Option<(u64, WaitingSegment)> {
         let entry = self.held.first_entry()?;
         let start = entry.key().0;
         if start > self.position {
@@ -124,7 +124,7 @@ impl Direction {
     }
 
     /// Takes the first held segment, due or not.
-    pub(crate) fn take_first(&mut self) -> Option<Held> {
+    pub(crate) fn take_first(&mut self) -> Option<WaitingSegment> {
         let (_, held) = self.held.pop_first()?;
         self.memory -= held.cost();
         Some(held)

@@ -110,8 +110,8 @@ impl Conversation {
         let Conversation { client, server, awaited, unparsed, has_heads } = self;
         let (parser, other) = if is_from_client { (client, server) } else { (server, client) };
         parser.data(piece, &mut Context { awaited, unparsed, has_heads: *has_heads }, sink);
-        if (parser.state, other.state) == (State::Tunnel, State::Head) {
-            (other.state, other.partial) = (State::Tunnel, Vec::new());
+        if (parser.state, other.state) == (BodyState::Tunnel, BodyState::Head) {
+            (other.state, other.partial) = (BodyState::Tunnel, Vec::new());
         }
         self.note_loss(is_from_client);
     }
@@ -144,7 +144,7 @@ impl Conversation {
 
     /// Whether a stream holds HTTP as far as is known.
     pub fn is_http(&self) -> bool {
-        [&self.client, &self.server].iter().any(|parser| !matches!(parser.state, State::Lost))
+        [&self.client, &self.server].iter().any(|parser| !matches!(parser.state, BodyState::Lost))
     }
 
     /// Takes the counters, which begin again at 0.
@@ -160,8 +160,8 @@ impl Conversation {
     fn note_loss(&mut self, is_from_client: bool) {
         let parser = self.parser(is_from_client);
         match (parser.state, parser.has_requests) {
-            (State::Lost, Some(true)) => self.awaited.lose_requests(),
-            (State::Lost, _) => self.awaited.lose_responses(),
+            (BodyState::Lost, Some(true)) => self.awaited.lose_requests(),
+            (BodyState::Lost, _) => self.awaited.lose_responses(),
             _ => {}
         }
     }
@@ -175,7 +175,7 @@ struct Context<'c> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum BodyState {
     #[default]
     Head,
     /// Bytes that are still to come.
@@ -198,7 +198,7 @@ enum State {
 /// One stream.
 #[derive(Debug, Default)]
 struct Parser {
-    state: State,
+    state: BodyState,
     /// A head, or a line, that is not whole.
     partial: Vec<u8>,
     /// The first line of the head is in it.
@@ -210,35 +210,37 @@ struct Parser {
 
 impl Parser {
     fn data(&mut self, piece: StreamBytes<'_>, context: &mut Context<'_>, sink: Sink<'_>) {
-        if self.state == State::Lost && self.begins_message(piece.bytes) {
-            self.state = State::Head;
+        if self.state == BodyState::Lost && self.begins_message(piece.bytes) {
+            self.state = BodyState::Head;
         }
         let end = piece.offset + piece.bytes.len() as u64;
         let mut bytes = piece.bytes;
         while !bytes.is_empty() {
             bytes = match self.state {
-                State::Lost | State::Tunnel => return,
-                State::Head => {
+                BodyState::Lost | BodyState::Tunnel => return,
+                BodyState::Head => {
                     let offset = end - bytes.len() as u64;
                     self.head(StreamBytes { bytes, offset, ..piece }, context, sink)
                 }
-                State::Length(left) => {
+                BodyState::Length(left) => {
                     let rest = self.body(bytes, left, sink);
                     let left = left - (bytes.len() - rest.len()) as u64;
-                    self.state = State::Length(left);
+                    self.state = BodyState::Length(left);
                     if left == 0 {
                         self.close(true, sink);
                     }
                     rest
                 }
-                State::UntilEnd => self.body(bytes, u64::MAX, sink),
-                State::Chunk(left) => {
+                BodyState::UntilEnd => self.body(bytes, u64::MAX, sink),
+                BodyState::Chunk(left) => {
                     let rest = self.body(bytes, left, sink);
                     let left = left - (bytes.len() - rest.len()) as u64;
-                    self.state = if left == 0 { State::ChunkEnd } else { State::Chunk(left) };
+                    self.state = if left == 0 { BodyState::ChunkEnd } else { BodyState::Chunk(left) };
                     rest
                 }
-                State::ChunkSize | State::ChunkEnd | State::Trailer => self.line(bytes, context, sink),
+                BodyState::ChunkSize | BodyState::ChunkEnd | BodyState::Trailer => {
+                    self.line(bytes, context, sink)
+                }
             };
         }
     }
@@ -269,13 +271,13 @@ impl Parser {
         let line = std::mem::take(&mut self.partial);
         let is_empty = line.trim_ascii().is_empty();
         self.state = match (self.state, chunk_size(&line)) {
-            (State::Trailer, _) if is_empty => {
+            (BodyState::Trailer, _) if is_empty => {
                 self.close(true, sink);
                 return rest;
             }
-            (State::Trailer, _) | (State::ChunkSize, Some(0)) => State::Trailer,
-            (State::ChunkSize, Some(size)) => State::Chunk(size),
-            (State::ChunkEnd, _) if is_empty => State::ChunkSize,
+            (BodyState::Trailer, _) | (BodyState::ChunkSize, Some(0)) => BodyState::Trailer,
+            (BodyState::ChunkSize, Some(size)) => BodyState::Chunk(size),
+            (BodyState::ChunkEnd, _) if is_empty => BodyState::ChunkSize,
             _ => {
                 context.unparsed.messages += 1;
                 self.lose(sink);
@@ -383,11 +385,11 @@ impl Parser {
     fn begin(&mut self, head: Head, framing: Framing, sink: Sink<'_>) {
         self.missing = 0;
         self.state = match framing {
-            Framing::None | Framing::Length(0) => State::Head,
-            Framing::Length(len) => State::Length(len),
-            Framing::Chunked => State::ChunkSize,
-            Framing::UntilEnd => State::UntilEnd,
-            Framing::Tunnel => State::Tunnel,
+            Framing::None | Framing::Length(0) => BodyState::Head,
+            Framing::Length(len) => BodyState::Length(len),
+            Framing::Chunked => BodyState::ChunkSize,
+            Framing::UntilEnd => BodyState::UntilEnd,
+            Framing::Tunnel => BodyState::Tunnel,
         };
         if self.is_in_body() {
             sink(BodyEvent::Begin(head));
@@ -395,13 +397,13 @@ impl Parser {
     }
 
     fn is_in_body(&self) -> bool {
-        !matches!(self.state, State::Head | State::Lost | State::Tunnel)
+        !matches!(self.state, BodyState::Head | BodyState::Lost | BodyState::Tunnel)
     }
 
     fn close(&mut self, is_whole: bool, sink: Sink<'_>) {
         self.partial.clear();
         sink(BodyEvent::End { missing: self.missing, is_whole: is_whole && self.missing == 0 });
-        self.state = State::Head;
+        self.state = BodyState::Head;
     }
 
     fn lose(&mut self, sink: Sink<'_>) {
@@ -409,7 +411,7 @@ impl Parser {
             self.close(false, sink);
         }
         self.partial = Vec::new();
-        self.state = State::Lost;
+        self.state = BodyState::Lost;
     }
 
     /// Skips bytes that are not a message, and counts them in a stream of HTTP.
@@ -420,33 +422,33 @@ impl Parser {
 
     fn gap(&mut self, len: u64, sink: Sink<'_>) {
         match self.state {
-            State::Length(left) if len <= left => {
+            BodyState::Length(left) if len <= left => {
                 self.missing += len;
-                self.state = State::Length(left - len);
+                self.state = BodyState::Length(left - len);
                 if len == left {
                     self.close(false, sink);
                 }
             }
-            State::Chunk(left) if len <= left => {
+            BodyState::Chunk(left) if len <= left => {
                 self.missing += len;
-                self.state = if len == left { State::ChunkEnd } else { State::Chunk(left - len) };
+                self.state = if len == left { BodyState::ChunkEnd } else { BodyState::Chunk(left - len) };
             }
-            State::UntilEnd => self.missing += len,
-            State::Length(left) | State::Chunk(left) => {
+            BodyState::UntilEnd => self.missing += len,
+            BodyState::Length(left) | BodyState::Chunk(left) => {
                 self.missing += left.min(len);
                 self.lose(sink);
             }
-            State::Tunnel => {}
+            BodyState::Tunnel => {}
             _ => self.lose(sink),
         }
     }
 
     fn end(&mut self, is_orderly: bool, sink: Sink<'_>) {
         if self.is_in_body() {
-            self.close(is_orderly && self.state == State::UntilEnd, sink);
+            self.close(is_orderly && self.state == BodyState::UntilEnd, sink);
         }
         self.partial = Vec::new();
-        self.state = State::Lost;
+        self.state = BodyState::Lost;
     }
 
     /// Whether bytes begin like a message of this stream.

@@ -7,7 +7,7 @@ use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 
 use crate::account::{Account, GapCause, Refusal};
-use crate::direction::{Direction, Held};
+use crate::direction::{Direction, WaitingSegment};
 use crate::event::{EndCause, Event, Limits, Piece, Stream, Taken};
 use crate::segment::Segment;
 
@@ -347,7 +347,7 @@ impl Reassembler {
             self.account.duplicate += len - early;
             return Taken::Refused;
         }
-        let held = Held {
+        let held = WaitingSegment {
             data: Box::default(),
             meta: *packet.meta,
             payload_at: segment.payload.start,
@@ -357,7 +357,7 @@ impl Reassembler {
             ack: segment.ack,
         };
         if start > position {
-            self.hold(at, way, start, Held { data: packet.data.into(), ..held });
+            self.hold(at, way, start, WaitingSegment { data: packet.data.into(), ..held });
             self.bound_memory(at, way, sink);
             return Taken::Held;
         }
@@ -366,7 +366,7 @@ impl Reassembler {
         Taken::Passed
     }
 
-    fn hold(&mut self, at: usize, way: usize, start: u64, held: Held) {
+    fn hold(&mut self, at: usize, way: usize, start: u64, held: WaitingSegment) {
         self.account.hold(&held);
         let Some(connection) = &mut self.places[at] else { return };
         if !connection.holds() {
@@ -466,7 +466,7 @@ impl Reassembler {
         at: usize,
         way: usize,
         start: u64,
-        held: &Held,
+        held: &WaitingSegment,
         packet: Packet<'_>,
         is_current: bool,
         sink: Sink<'_>,

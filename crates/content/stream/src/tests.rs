@@ -16,13 +16,13 @@ const ACK: u8 = 0x10;
 
 /// Output of a reassembler: of each direction its bytes with gaps as `None`, and its end.
 #[derive(Default)]
-struct Found {
+struct Reassembly {
     streams: Vec<(Stream, Vec<Option<u8>>, Option<EndCause>)>,
     gaps: Vec<(u64, GapCause)>,
     forgotten: Vec<u64>,
 }
 
-impl Found {
+impl Reassembly {
     fn note(&mut self, stream: &Stream, event: Event<'_>) {
         assert!(!self.forgotten.contains(&stream.connection), "no event comes after the last");
         if matches!(event, Event::Forgotten) {
@@ -62,13 +62,13 @@ impl Found {
 
 struct Bench {
     reassembler: Reassembler,
-    found: Found,
+    found: Reassembly,
     now_ms: i64,
 }
 
 impl Bench {
     fn new(limits: Limits) -> Bench {
-        Bench { reassembler: Reassembler::new(limits), found: Found::default(), now_ms: 0 }
+        Bench { reassembler: Reassembler::new(limits), found: Reassembly::default(), now_ms: 0 }
     }
 
     fn push(&mut self, frame: &[u8], cut: usize) -> Taken {

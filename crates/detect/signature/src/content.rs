@@ -8,16 +8,16 @@ use crate::options::{parts, shortened};
 
 /// The place in which a content is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ContentRange {
     /// From `offset` on; within the next `depth` bytes.
     Absolute { offset: usize, depth: Option<usize> },
     /// From the end of the last match, moved by `distance`; within the next `within` bytes.
     Relative { distance: i64, within: Option<usize> },
 }
 
-impl Place {
+impl ContentRange {
     /// From the start on.
-    pub(crate) const ANYWHERE: Place = Place::Absolute { offset: 0, depth: None };
+    pub(crate) const ANYWHERE: ContentRange = ContentRange::Absolute { offset: 0, depth: None };
 }
 
 /// Bytes to be found in a payload.
@@ -26,7 +26,7 @@ pub(crate) struct Content {
     pub(crate) bytes: Vec<u8>,
     pub(crate) nocase: bool,
     pub(crate) is_negated: bool,
-    pub(crate) place: Place,
+    pub(crate) place: ContentRange,
     /// The payload ends with them.
     pub(crate) is_last: bool,
     /// The search for all signatures at once looks for this one.
@@ -51,7 +51,7 @@ impl Content {
             bytes,
             nocase: false,
             is_negated,
-            place: Place::ANYWHERE,
+            place: ContentRange::ANYWHERE,
             is_last: false,
             is_fast: false,
         };
@@ -111,20 +111,20 @@ impl Content {
 
     fn absolute(&mut self) -> Result<(&mut usize, &mut Option<usize>), String> {
         match &mut self.place {
-            Place::Absolute { offset, depth } => Ok((offset, depth)),
-            Place::Relative { .. } => {
+            ContentRange::Absolute { offset, depth } => Ok((offset, depth)),
+            ContentRange::Relative { .. } => {
                 Err("a content has offset and depth, or distance and within, not both".to_owned())
             }
         }
     }
 
     fn relative(&mut self) -> Result<(&mut i64, &mut Option<usize>), String> {
-        if self.place == Place::ANYWHERE {
-            self.place = Place::Relative { distance: 0, within: None };
+        if self.place == ContentRange::ANYWHERE {
+            self.place = ContentRange::Relative { distance: 0, within: None };
         }
         match &mut self.place {
-            Place::Relative { distance, within } => Ok((distance, within)),
-            Place::Absolute { .. } => {
+            ContentRange::Relative { distance, within } => Ok((distance, within)),
+            ContentRange::Absolute { .. } => {
                 Err("a content has offset and depth, or distance and within, not both".to_owned())
             }
         }
@@ -226,9 +226,9 @@ mod tests {
     fn settings_stand_behind_commas_too() {
         let content = Content::parse(r#"!"a,b", nocase, distance -2, within 10, fast_pattern"#).unwrap();
         assert!(content.nocase && content.is_negated && content.is_fast);
-        assert_eq!(content.place, Place::Relative { distance: -2, within: Some(10) });
+        assert_eq!(content.place, ContentRange::Relative { distance: -2, within: Some(10) });
         let content = Content::parse(r#""abc",startswith"#).unwrap();
-        assert_eq!(content.place, Place::Absolute { offset: 0, depth: Some(3) });
+        assert_eq!(content.place, ContentRange::Absolute { offset: 0, depth: Some(3) });
     }
 
     #[test]

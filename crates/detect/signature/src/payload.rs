@@ -9,7 +9,7 @@
 //! A search tries each occurrence of a content as long as an option behind depends on its place. So a signature fits
 //! exactly if there is any choice of occurrences that fits all options.
 
-use crate::content::{Content, Place};
+use crate::content::{Content, ContentRange};
 use crate::expression::{Expression, GaveUp};
 use crate::number::{number, signed};
 use crate::options::{parts, shortened};
@@ -162,10 +162,12 @@ impl Evaluation<'_> {
     }
 
     /// The bytes that must contain a whole content.
-    fn area(&self, place: Place, cursor: usize) -> (usize, usize) {
+    fn area(&self, place: ContentRange, cursor: usize) -> (usize, usize) {
         let (start, room) = match place {
-            Place::Absolute { offset, depth } => (offset, depth),
-            Place::Relative { distance, within } => (cursor.saturating_add_signed(distance as isize), within),
+            ContentRange::Absolute { offset, depth } => (offset, depth),
+            ContentRange::Relative { distance, within } => {
+                (cursor.saturating_add_signed(distance as isize), within)
+            }
         };
         let len = self.payload.len();
         (start, room.map_or(len, |room| start.saturating_add(room).min(len)))
@@ -213,7 +215,7 @@ fn depends_on_cursor(options: &[PayloadOption]) -> bool {
     for option in options {
         let (is_relative, sets_cursor) = match option {
             PayloadOption::Content(content) => {
-                (matches!(content.place, Place::Relative { .. }), !content.is_negated)
+                (matches!(content.place, ContentRange::Relative { .. }), !content.is_negated)
             }
             PayloadOption::Pcre(pcre) => (pcre.is_relative, !pcre.is_negated),
             PayloadOption::IsDataAt { is_relative, .. } => (*is_relative, false),

@@ -1,7 +1,7 @@
 //! A signature: header, options, and the texts that its reports carry.
 
 use crate::condition::{self, Condition, FlowBits};
-use crate::content::{Content, Place};
+use crate::content::{Content, ContentRange};
 use crate::conversation::{FlowBit, FlowBitChange, FlowBitNames};
 use crate::header::{Header, words};
 use crate::number::number;
@@ -207,7 +207,7 @@ impl Signature {
     pub(crate) fn has_absolute_place(&self) -> bool {
         self.payload.iter().any(|option| match option {
             PayloadOption::Content(content) => {
-                !matches!(content.place, Place::Relative { .. } | Place::ANYWHERE)
+                !matches!(content.place, ContentRange::Relative { .. } | ContentRange::ANYWHERE)
             }
             PayloadOption::Pcre(_) => false,
             PayloadOption::IsDataAt { is_relative, .. } => !is_relative,

@@ -31,18 +31,20 @@ pub trait Compile: Send + Sync {
 
 /// The set of a rule, one of three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RuleFilterSet {
     Packets,
     Begun,
     Ended,
 }
 
-impl Asked {
-    pub(crate) fn of(source: Source) -> Option<Asked> {
+impl RuleFilterSet {
+    pub(crate) fn of(source: Source) -> Option<RuleFilterSet> {
         match source {
-            Source::Packet | Source::NewHost | Source::NewPair | Source::Silence(_) => Some(Asked::Packets),
-            Source::FlowBegun => Some(Asked::Begun),
-            Source::FlowEnded => Some(Asked::Ended),
+            Source::Packet | Source::NewHost | Source::NewPair | Source::Silence(_) => {
+                Some(RuleFilterSet::Packets)
+            }
+            Source::FlowBegun => Some(RuleFilterSet::Begun),
+            Source::FlowEnded => Some(RuleFilterSet::Ended),
             Source::Account(_) => None,
         }
     }
@@ -51,7 +53,7 @@ impl Asked {
 /// A filter in a set: the number of the rule, or of a script's trigger behind them.
 #[derive(Clone, Debug)]
 pub(crate) struct Asking {
-    pub(crate) asked: Asked,
+    pub(crate) asked: RuleFilterSet,
     pub(crate) number: u32,
     /// The rule's name, for messages.
     pub(crate) name: String,
@@ -64,7 +66,7 @@ impl Asking {
     pub(crate) fn of_rules(rules: &Rules) -> Vec<Asking> {
         let on = rules.rules.iter().enumerate().filter(|(_, rule)| !rule.is_off);
         on.filter_map(|(number, rule)| {
-            let asked = Asked::of(rule.source)?;
+            let asked = RuleFilterSet::of(rule.source)?;
             let text = rule.fpl.clone().unwrap_or_else(|| rule.filter.clone());
             let is_fpl = rule.fpl.is_some();
             Some(Asking { asked, number: number as u32, name: rule.name.clone(), text, is_fpl })
@@ -83,7 +85,7 @@ struct NumberedSet {
 impl NumberedSet {
     fn new(
         askings: &[Asking],
-        asked: Asked,
+        asked: RuleFilterSet,
         interface: &Interface,
         compile: &dyn Compile,
     ) -> Result<NumberedSet, String> {
@@ -117,7 +119,7 @@ pub(crate) struct RuleFilters {
 impl RuleFilters {
     pub(crate) fn new(askings: Vec<Asking>, compile: &dyn Compile) -> Result<RuleFilters, String> {
         let interface = Interface::new("", LinkType::ETHERNET);
-        let ended = NumberedSet::new(&askings, Asked::Ended, &interface, compile)?;
+        let ended = NumberedSet::new(&askings, RuleFilterSet::Ended, &interface, compile)?;
         Ok(RuleFilters { askings, sets: Vec::new(), by_interface: Vec::new(), ended })
     }
 
@@ -133,7 +135,7 @@ impl RuleFilters {
 
     /// Whether packets that begin flows are asked about.
     pub(crate) fn asks_begun(&self) -> bool {
-        self.askings.iter().any(|asking| asking.asked == Asked::Begun)
+        self.askings.iter().any(|asking| asking.asked == RuleFilterSet::Begun)
     }
 
     /// Compiles for interfaces that are new.
@@ -143,8 +145,9 @@ impl RuleFilters {
             let at = match known {
                 Some(at) => at,
                 None => {
-                    let of = |asked: Asked| NumberedSet::new(&self.askings, asked, interface, compile);
-                    let sets = [of(Asked::Packets)?, of(Asked::Begun)?];
+                    let of =
+                        |asked: RuleFilterSet| NumberedSet::new(&self.askings, asked, interface, compile);
+                    let sets = [of(RuleFilterSet::Packets)?, of(RuleFilterSet::Begun)?];
                     self.sets.push((interface.link_type, sets));
                     self.sets.len() - 1
                 }
@@ -158,17 +161,17 @@ impl RuleFilters {
     /// Returns whether there was any.
     pub(crate) fn packets(
         &mut self,
-        asked: Asked,
+        asked: RuleFilterSet,
         batch: &Batch<'_>,
         selection: &Selection,
         matches: &mut Matches,
-        found: &mut Found,
+        found: &mut FilterResults,
     ) {
         found.clear();
         let RuleFilters { sets, by_interface, .. } = self;
         let several = sets.len() > 1;
         for (at, (_, sets)) in sets.iter_mut().enumerate() {
-            let numbered = &mut sets[usize::from(asked == Asked::Begun)];
+            let numbered = &mut sets[usize::from(asked == RuleFilterSet::Begun)];
             if numbered.numbers.is_empty() {
                 continue;
             }
@@ -186,7 +189,7 @@ impl RuleFilters {
     }
 
     /// Matches frames made of flows that have ended.
-    pub(crate) fn flows(&mut self, batch: &Batch<'_>, matches: &mut Matches, found: &mut Found) {
+    pub(crate) fn flows(&mut self, batch: &Batch<'_>, matches: &mut Matches, found: &mut FilterResults) {
         found.clear();
         let mut selection = Selection::none();
         selection.select_all(batch.len());
@@ -197,9 +200,9 @@ impl RuleFilters {
 
 /// The results of filters: packets and numbers, in order.
 #[derive(Debug, Default)]
-pub(crate) struct Found(Vec<(u8, u32)>);
+pub(crate) struct FilterResults(Vec<(u8, u32)>);
 
-impl Found {
+impl FilterResults {
     fn clear(&mut self) {
         self.0.clear();
     }

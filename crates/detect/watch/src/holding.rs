@@ -53,27 +53,27 @@ pub type KeepHold = Box<dyn Fn(&HoldRequest) -> Result<Option<String>, String> +
 struct Job {
     rule: String,
     request: HoldRequest,
-    place: Place,
+    place: HoldSlot,
 }
 
 /// One of the holds that a rule may make in a run. It is given back unless the hold is made.
-struct Place {
+struct HoldSlot {
     taken: Arc<AtomicU64>,
     is_made: bool,
 }
 
-impl Place {
+impl HoldSlot {
     /// A place, unless all are taken. One thread takes them; others only give them back.
-    fn take(taken: &Arc<AtomicU64>, most: u64) -> Option<Place> {
+    fn take(taken: &Arc<AtomicU64>, most: u64) -> Option<HoldSlot> {
         if taken.load(Ordering::Relaxed) >= most {
             return None;
         }
         taken.fetch_add(1, Ordering::Relaxed);
-        Some(Place { taken: Arc::clone(taken), is_made: false })
+        Some(HoldSlot { taken: Arc::clone(taken), is_made: false })
     }
 }
 
-impl Drop for Place {
+impl Drop for HoldSlot {
     fn drop(&mut self) {
         if !self.is_made {
             self.taken.fetch_sub(1, Ordering::Relaxed);
@@ -103,7 +103,7 @@ impl Holds {
     /// Queues a hold for the time around an event, unless too many holds wait or the rule has its number of them.
     pub fn offer(&mut self, settings: &HoldSettings, event: &Event) {
         let taken = self.taken.entry(event.name.clone()).or_default();
-        let Some(place) = Place::take(taken, settings.holds) else {
+        let Some(place) = HoldSlot::take(taken, settings.holds) else {
             let text = format!(
                 "it has its number of {} in this run, made or under way: packets of further events are not \
                  held",

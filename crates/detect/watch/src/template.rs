@@ -10,10 +10,10 @@ const NAMES: [&str; 11] =
 
 /// A text with places for facts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template(Vec<Part>);
+pub struct Template(Vec<TemplatePart>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     Name(&'static str),
 }
@@ -37,10 +37,10 @@ impl Template {
     pub fn parse(text: &str) -> Result<Template, String> {
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.find('{') {
-            parts.push(Part::Text(rest[..at].to_owned()));
+            parts.push(TemplatePart::Text(rest[..at].to_owned()));
             rest = &rest[at + 1..];
             if let Some(behind) = rest.strip_prefix('{') {
-                parts.push(Part::Text("{".to_owned()));
+                parts.push(TemplatePart::Text("{".to_owned()));
                 rest = behind;
                 continue;
             }
@@ -50,10 +50,10 @@ impl Template {
             let known = known.ok_or_else(|| {
                 format!("message: {{{name}}} means nothing; there are {}", NAMES.join(", "))
             })?;
-            parts.push(Part::Name(known));
+            parts.push(TemplatePart::Name(known));
             rest = &rest[end + 1..];
         }
-        parts.push(Part::Text(rest.to_owned()));
+        parts.push(TemplatePart::Text(rest.to_owned()));
         Ok(Template(parts))
     }
 
@@ -62,12 +62,12 @@ impl Template {
         let mut text = String::new();
         for part in &self.0 {
             let _ = match part {
-                Part::Text(part) => text.write_str(part),
-                Part::Name("value") if facts.is_least => write!(text, "at least {}", facts.value),
-                Part::Name("value") => write!(text, "{}", facts.value),
-                Part::Name("above") => write!(text, "{}", facts.above),
-                Part::Name("rule") => text.write_str(facts.rule),
-                Part::Name(name) => {
+                TemplatePart::Text(part) => text.write_str(part),
+                TemplatePart::Name("value") if facts.is_least => write!(text, "at least {}", facts.value),
+                TemplatePart::Name("value") => write!(text, "{}", facts.value),
+                TemplatePart::Name("above") => write!(text, "{}", facts.above),
+                TemplatePart::Name("rule") => text.write_str(facts.rule),
+                TemplatePart::Name(name) => {
                     match facts.subject {
                         Some(subject) => subject.write(name, &mut text),
                         None => text.push('-'),

@@ -23,7 +23,7 @@ use tapline_sys::disk;
 use crate::certificates::{Certificate, Certificates};
 use crate::clock::Clock;
 use crate::event::Event;
-use crate::filters::{Asked, Asking, Compile, Found, RuleFilters};
+use crate::filters::{Asking, Compile, FilterResults, RuleFilterSet, RuleFilters};
 use crate::flows::{FlowFrames, Flows};
 use crate::key::Subject;
 use crate::outbox::Outbox;
@@ -144,8 +144,8 @@ pub struct Watch {
     out: Outbox,
     records: bool,
     matches: Matches,
-    found: Found,
-    begun: Found,
+    found: FilterResults,
+    begun: FilterResults,
     accounts: Vec<InterfaceAccount>,
     clock: Clock,
     /// Memory for records of a batch in which one is ahead of the clock.
@@ -178,8 +178,8 @@ impl Watch {
             },
             records: keeps_ns.is_some(),
             matches: Matches::new(),
-            found: Found::default(),
-            begun: Found::default(),
+            found: FilterResults::default(),
+            begun: FilterResults::default(),
             accounts: Vec::new(),
             clock: Clock::default(),
             limited: Vec::new(),
@@ -293,9 +293,9 @@ impl Watch {
         }
         let Watch { program, flows, matches, found, begun, .. } = self;
         let first = flows.as_mut().map(|flows| flows.push(batch, run, interfaces));
-        program.filters.packets(Asked::Packets, batch, run, matches, found);
+        program.filters.packets(RuleFilterSet::Packets, batch, run, matches, found);
         let first = first.unwrap_or_else(Selection::none);
-        program.filters.packets(Asked::Begun, batch, &first, matches, begun);
+        program.filters.packets(RuleFilterSet::Begun, batch, &first, matches, begun);
         if found.is_empty() && begun.is_empty() && !self.records {
             return;
         }

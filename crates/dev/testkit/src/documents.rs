@@ -72,9 +72,9 @@ impl Document {
     pub fn blocks(&self) -> Vec<Block> {
         let mut blocks: Vec<Block> = Vec::new();
         self.visit(|place, line| match place {
-            Place::Opens { kind, line } => blocks.push(Block { kind, line, lines: Vec::new() }),
-            Place::Code => blocks.last_mut().expect("an open block").lines.push(line.to_owned()),
-            Place::Prose(_) => {}
+            LineKind::Opens { kind, line } => blocks.push(Block { kind, line, lines: Vec::new() }),
+            LineKind::Code => blocks.last_mut().expect("an open block").lines.push(line.to_owned()),
+            LineKind::Prose(_) => {}
         });
         blocks.iter_mut().for_each(|block| {
             while block.lines.last().is_some_and(|line| line.trim().is_empty()) {
@@ -88,7 +88,7 @@ impl Document {
     pub fn prose(&self) -> Vec<(usize, String)> {
         let mut lines = Vec::new();
         self.visit(|place, line| {
-            if let Place::Prose(number) = place {
+            if let LineKind::Prose(number) = place {
                 lines.push((number, line.to_owned()));
             }
         });
@@ -119,7 +119,7 @@ impl Document {
         targets.filter(is_ours).map(str::to_owned).collect()
     }
 
-    fn visit(&self, mut see: impl FnMut(Place, &str)) {
+    fn visit(&self, mut see: impl FnMut(LineKind, &str)) {
         let (mut is_fenced, mut is_indented, mut is_after_blank) = (false, false, true);
         for (at, line) in self.text.lines().enumerate() {
             let number = at + 1;
@@ -128,28 +128,28 @@ impl Document {
                 is_fenced = !is_fenced;
                 is_indented = false;
                 if is_fenced {
-                    see(Place::Opens { kind: kind.trim().to_owned(), line: number + 1 }, "");
+                    see(LineKind::Opens { kind: kind.trim().to_owned(), line: number + 1 }, "");
                 }
             } else if is_fenced {
-                see(Place::Code, line);
+                see(LineKind::Code, line);
             } else if line.starts_with("    ") && (is_indented || is_after_blank) {
                 if !is_indented {
-                    see(Place::Opens { kind: String::new(), line: number }, "");
+                    see(LineKind::Opens { kind: String::new(), line: number }, "");
                 }
                 is_indented = true;
-                see(Place::Code, &line[4..]);
+                see(LineKind::Code, &line[4..]);
             } else if is_indented && line.is_empty() {
-                see(Place::Code, line);
+                see(LineKind::Code, line);
             } else {
                 is_indented = false;
-                see(Place::Prose(number), line);
+                see(LineKind::Prose(number), line);
             }
             is_after_blank = line.trim().is_empty();
         }
     }
 }
 
-enum Place {
+enum LineKind {
     Opens { kind: String, line: usize },
     Code,
     Prose(usize),

@@ -62,7 +62,7 @@ pub struct Flow {
 
 /// A packet's part in a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Part {
+struct FlowPacket {
     from: AddressPort,
     to: AddressPort,
     protocol: u8,
@@ -169,7 +169,7 @@ impl FlowMeter {
         is_over.then_some(if silent_until < active_until { why } else { 2 })
     }
 
-    fn read(&mut self, time: i64, frame: &[u8], wire_len: usize) -> Result<Part, UnmeteredReason> {
+    fn read(&mut self, time: i64, frame: &[u8], wire_len: usize) -> Result<FlowPacket, UnmeteredReason> {
         let mut at = 12;
         let mut kind = word(frame, at).ok_or(UnmeteredReason::Ip)?;
         while matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
@@ -190,7 +190,7 @@ impl FlowMeter {
         frame: &[u8],
         at: usize,
         wire_len: usize,
-    ) -> Result<Part, UnmeteredReason> {
+    ) -> Result<FlowPacket, UnmeteredReason> {
         let h = frame.get(at..at + 20).ok_or(UnmeteredReason::Whole)?;
         let header_len = usize::from(h[0] & 15) * 4;
         if h[0] >> 4 != 4 || header_len < 20 {
@@ -210,7 +210,7 @@ impl FlowMeter {
             is_later: cut & 0x1fff != 0,
         };
         let (ports, protocol, flags) = self.transport(time, address(12), address(16), &carried)?;
-        Ok(Part {
+        Ok(FlowPacket {
             from: (address(12), ports.0),
             to: (address(16), ports.1),
             protocol,
@@ -227,7 +227,7 @@ impl FlowMeter {
         frame: &[u8],
         at: usize,
         wire_len: usize,
-    ) -> Result<Part, UnmeteredReason> {
+    ) -> Result<FlowPacket, UnmeteredReason> {
         let h = frame.get(at..at + 40).ok_or(UnmeteredReason::Whole)?;
         if h[0] >> 4 != 6 {
             return Err(UnmeteredReason::Ip);
@@ -240,7 +240,7 @@ impl FlowMeter {
         };
         let carried = extensions(&frame[..end], h[6], at + 40)?;
         let (ports, protocol, flags) = self.transport(time, address(8), address(24), &carried)?;
-        Ok(Part {
+        Ok(FlowPacket {
             from: (address(8), ports.0),
             to: (address(24), ports.1),
             protocol,

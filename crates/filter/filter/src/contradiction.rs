@@ -23,7 +23,7 @@ use crate::predicate::{
     Base, FieldOffset, FieldTest, NumberExpr, Predicate, Predicates, Relation, ScratchCell, TestedField,
 };
 use crate::resolve::lower_observed;
-use crate::resolve::state::{Part, Probe};
+use crate::resolve::state::{Probe, ResolvedPart};
 use tapline_bpf::cfg::{Alu, JumpTest as Compare};
 use tapline_bpf::simplify::{rejects_all, simplify};
 use tapline_syntax::{Error, Span};
@@ -130,14 +130,14 @@ fn count(expr: &Expr) -> usize {
 struct Search<'a> {
     ast: &'a Ast,
     options: &'a Options,
-    parts: Vec<Part>,
+    parts: Vec<ResolvedPart>,
     tries: usize,
 }
 
 impl Search<'_> {
     /// The fewest clauses that are never true together, and of those the fewest parts; the clauses, if there are too
     /// many parts to name.
-    fn run(&mut self, root: &Expr) -> Vec<Part> {
+    fn run(&mut self, root: &Expr) -> Vec<ResolvedPart> {
         let mut all = Vec::new();
         clauses(root, 0, &mut all);
         // The short ones first: of several contradictions that is the one to show.
@@ -147,7 +147,7 @@ impl Search<'_> {
         let single: Vec<Vec<usize>> =
             chosen.iter().flat_map(|&at| all[at].parts.clone()).map(|at| vec![at]).collect();
         let named = self.fewest_of(&single).filter(|found| found.len() <= NAMED_MAX);
-        let mut found: Vec<Part> = match named {
+        let mut found: Vec<ResolvedPart> = match named {
             Some(found) => found.iter().map(|&at| self.parts[single[at][0]].clone()).collect(),
             None => chosen.iter().map(|&at| self.clause_as_part(&all[at])).collect(),
         };
@@ -155,9 +155,9 @@ impl Search<'_> {
         found
     }
 
-    fn clause_as_part(&self, clause: &Clause) -> Part {
+    fn clause_as_part(&self, clause: &Clause) -> ResolvedPart {
         let first = self.parts.get(clause.parts.start);
-        Part {
+        ResolvedPart {
             span: clause.span,
             label: String::new(),
             predicate: Predicate::Constant(true),
@@ -221,8 +221,8 @@ fn with(kept: &[bool], groups: &[Vec<usize>], more: &[usize]) -> Vec<bool> {
 }
 
 /// In words, for people.
-fn reason(found: &[Part], text: &str) -> String {
-    let show = |part: &Part| format!("`{}`", shown(part, text));
+fn reason(found: &[ResolvedPart], text: &str) -> String {
+    let show = |part: &ResolvedPart| format!("`{}`", shown(part, text));
     match found {
         [] => {
             "its parts contradict each other; an offset that vlan, mpls or a tunnel moved may be the reason"
@@ -253,7 +253,7 @@ fn reason(found: &[Part], text: &str) -> String {
 }
 
 /// A part as it may be written by itself.
-fn shown(part: &Part, text: &str) -> String {
+fn shown(part: &ResolvedPart, text: &str) -> String {
     let written = text.get(part.span.start..part.span.end).unwrap_or("");
     let full = if part.label.is_empty() { written } else { part.label.as_str() };
     let short: String = full.chars().take(SHOWN_MAX).collect();
@@ -262,7 +262,7 @@ fn shown(part: &Part, text: &str) -> String {
 }
 
 /// The note about headers that `vlan` and its like moved. `a` is left of `b`.
-fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
+fn about_shifts(a: &ResolvedPart, b: &ResolvedPart, text: &str) -> String {
     let word = |span: Span| text.get(span.start..span.end).unwrap_or("").to_owned();
     if b.moves && !a.moves && !a.negated && !b.negated {
         let (a, b) = (shown(a, text), shown(b, text));
@@ -280,7 +280,7 @@ fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
 
 /// The field in which two parts contradict each other.
 struct Conflict {
-    field: Asked,
+    field: RequiredField,
     /// The values that the second one requires; empty if it excludes those that the first one requires.
     other: Vec<u32>,
     /// Whether the first one excludes the values that the second one requires.
@@ -290,7 +290,7 @@ struct Conflict {
 impl Conflict {
     fn in_words(&self, a: &str, b: &str) -> String {
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
-        let Asked { key, values, name } = &self.field;
+        let RequiredField { key, values, name } = &self.field;
         let (name, at) = (if name.is_empty() { "these bytes as" } else { name }, key.place());
         let wants = format!("{a} wants {name} {}{at}", listed(name, values));
         match self.other.is_empty() {
@@ -300,7 +300,7 @@ impl Conflict {
     }
 }
 
-fn conflict(a: &Part, b: &Part) -> Option<Conflict> {
+fn conflict(a: &ResolvedPart, b: &ResolvedPart) -> Option<Conflict> {
     match (a.negated, b.negated) {
         (false, false) => {
             let (a, b) = (wanted(&a.predicate)?, wanted(&b.predicate)?);
@@ -314,7 +314,11 @@ fn conflict(a: &Part, b: &Part) -> Option<Conflict> {
 }
 
 /// The first field of which two parts require different values.
-fn differing(a: &[Asked], b: &[Asked], same: impl Fn(&Asked, &Asked) -> bool) -> Option<Conflict> {
+fn differing(
+    a: &[RequiredField],
+    b: &[RequiredField],
+    same: impl Fn(&RequiredField, &RequiredField) -> bool,
+) -> Option<Conflict> {
     a.iter().find_map(|field| {
         let other = b.iter().find(|other| same(field, other))?;
         let disjoint = !field.values.iter().any(|value| other.values.contains(value));
@@ -324,7 +328,7 @@ fn differing(a: &[Asked], b: &[Asked], same: impl Fn(&Asked, &Asked) -> bool) ->
 
 /// The field of which the first predicate requires only values for which the second one is true.
 fn excluded(wants: &Predicate, excludes: &Predicate, swapped: bool) -> Option<Conflict> {
-    let [all] = <[Asked; 1]>::try_from(alternatives(excludes)?).ok()?;
+    let [all] = <[RequiredField; 1]>::try_from(alternatives(excludes)?).ok()?;
     let found = wanted(wants)?
         .into_iter()
         .find(|asked| asked.key == all.key && asked.values.iter().all(|value| all.values.contains(value)))?;
@@ -333,7 +337,7 @@ fn excluded(wants: &Predicate, excludes: &Predicate, swapped: bool) -> Option<Co
 
 /// A field, and the values of which it must have one.
 #[derive(Clone)]
-struct Asked {
+struct RequiredField {
     key: Key,
     values: Vec<u32>,
     name: &'static str,
@@ -386,11 +390,11 @@ fn cells_of(value: &NumberExpr) -> u16 {
 }
 
 /// Values of fields that a predicate needs in order to hold; `None` if it never holds.
-fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
+fn wanted(predicate: &Predicate) -> Option<Vec<RequiredField>> {
     match predicate {
         Predicate::Constant(false) => None,
         Predicate::Test(FieldTest { field, mask, compare: Compare::Equal, value, name }) => {
-            Some(vec![Asked { key: Key::Field(*field, *mask), values: vec![*value], name }])
+            Some(vec![RequiredField { key: Key::Field(*field, *mask), values: vec![*value], name }])
         }
         Predicate::Relation(Relation {
             left,
@@ -398,7 +402,7 @@ fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
             right: NumberExpr::Constant(value),
         }) => {
             let (key, name) = (Key::Value(left.clone()), name_of(left));
-            Some(vec![Asked { key, values: vec![*value], name }])
+            Some(vec![RequiredField { key, values: vec![*value], name }])
         }
         Predicate::Chain(first, rest) => rest.iter().fold(wanted(first), |so_far, (joint, part)| {
             let assigned = assigned(part);
@@ -416,7 +420,7 @@ fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
 }
 
 /// The tests that hold after cells were assigned: those that read none of the cells.
-fn still_so(asked: Option<Vec<Asked>>, assigned: u16) -> Option<Vec<Asked>> {
+fn still_so(asked: Option<Vec<RequiredField>>, assigned: u16) -> Option<Vec<RequiredField>> {
     asked.map(|asked| asked.into_iter().filter(|asked| asked.key.cells() & assigned == 0).collect())
 }
 
@@ -437,7 +441,7 @@ fn bit(cell: ScratchCell) -> u16 {
 }
 
 /// `None` if a field would need two values.
-fn both(a: Vec<Asked>, b: Vec<Asked>) -> Option<Vec<Asked>> {
+fn both(a: Vec<RequiredField>, b: Vec<RequiredField>) -> Option<Vec<RequiredField>> {
     let mut all = a;
     for asked in b {
         match all.iter_mut().find(|known| known.key == asked.key) {
@@ -448,8 +452,9 @@ fn both(a: Vec<Asked>, b: Vec<Asked>) -> Option<Vec<Asked>> {
     all.iter().all(|asked| !asked.values.is_empty()).then_some(all)
 }
 
-fn either(a: Vec<Asked>, b: &[Asked]) -> Vec<Asked> {
-    let same = |asked: &Asked| b.iter().find(|other| other.key == asked.key || named_alike(asked, other));
+fn either(a: Vec<RequiredField>, b: &[RequiredField]) -> Vec<RequiredField> {
+    let same =
+        |asked: &RequiredField| b.iter().find(|other| other.key == asked.key || named_alike(asked, other));
     let joined = a.into_iter().filter_map(|mut asked| {
         let more = same(&asked)?.values.iter().filter(|value| !asked.values.contains(value));
         let more: Vec<u32> = more.copied().collect();
@@ -460,12 +465,12 @@ fn either(a: Vec<Asked>, b: &[Asked]) -> Vec<Asked> {
 }
 
 /// Ports have other places over IPv4 than over IPv6.
-fn named_alike(a: &Asked, b: &Asked) -> bool {
+fn named_alike(a: &RequiredField, b: &RequiredField) -> bool {
     a.name == b.name && a.name.ends_with("port")
 }
 
 /// The one field of a predicate that is nothing but a choice of its values.
-fn alternatives(predicate: &Predicate) -> Option<Vec<Asked>> {
+fn alternatives(predicate: &Predicate) -> Option<Vec<RequiredField>> {
     match predicate {
         Predicate::Test(_) | Predicate::Relation(_) => wanted(predicate),
         Predicate::Chain(first, rest) => {

@@ -129,7 +129,7 @@ fn never(error: &Error, text: &str) -> String {
 
 /// Traps of the language that this filter meets.
 fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
-    let mut found = Found::default();
+    let mut found = FilterFeatures::default();
     if let Some(root) = &ast.root {
         found.look(root, false);
     }
@@ -167,7 +167,7 @@ fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
 
 /// The parts that a filter has.
 #[derive(Default)]
-struct Found {
+struct FilterFeatures {
     mixed: bool,
     shift: bool,
     shifts_before_more: bool,
@@ -177,7 +177,7 @@ struct Found {
     vlan: bool,
 }
 
-impl Found {
+impl FilterFeatures {
     fn look(&mut self, expr: &Expr, negated: bool) {
         self.shifts_before_more |=
             self.shift && matches!(expr.kind, ExprKind::Qualified(..) | ExprKind::Protocol(_));
@@ -191,7 +191,7 @@ impl Found {
             ExprKind::Group(inner) => self.look(inner, negated),
             ExprKind::Modified(_, inner) => {
                 // Notes on libpcap's language do not hold within a modifier, and nothing moves the headers behind it.
-                let mut within = Found::default();
+                let mut within = FilterFeatures::default();
                 within.look(inner, negated);
                 self.mixed |= within.mixed;
                 self.negated_index |= within.negated_index;

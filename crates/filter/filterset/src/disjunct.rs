@@ -18,7 +18,7 @@
 use std::collections::HashMap;
 
 use super::condition::Condition;
-use super::field::Part;
+use super::field::BitField;
 use tapline_bpf::cfg::{Alu, JumpTest as Compare};
 use tapline_filter::ast::BoolOp;
 use tapline_filter::folded;
@@ -34,7 +34,7 @@ const STEPS_MAX: usize = 1 << 14;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Conjunction {
     /// Parts in ascending order, all different; an empty list has no condition.
-    pub(super) parts: Vec<(Part, Condition)>,
+    pub(super) parts: Vec<(BitField, Condition)>,
     /// Whether it has weaker conditions than its filter, to be short.
     pub(super) is_weak: bool,
 }
@@ -42,13 +42,13 @@ pub(super) struct Conjunction {
 /// A predicate of a filter, as a set sees it.
 pub(super) enum Literal {
     Constant(bool),
-    Part(Part, Condition),
+    Part(BitField, Condition),
     /// The answer is not known from parts and numbers alone.
     Open,
 }
 
 impl Conjunction {
-    pub(super) fn of(part: Part, condition: Condition) -> Conjunction {
+    pub(super) fn of(part: BitField, condition: Condition) -> Conjunction {
         Conjunction { parts: vec![(part, condition)], is_weak: false }
     }
 
@@ -77,8 +77,8 @@ impl Conjunction {
     }
 
     /// The answer of the conjunction to a condition on a part: yes, no, or unknown.
-    pub(super) fn decides(&self, part: Part, condition: &Condition) -> Option<bool> {
-        let known = |(own, its): &(Part, Condition)| {
+    pub(super) fn decides(&self, part: BitField, condition: &Condition) -> Option<bool> {
+        let known = |(own, its): &(BitField, Condition)| {
             if !own.same_bytes(part) || own.mask & part.mask != part.mask {
                 return None;
             }
@@ -149,7 +149,8 @@ fn reduced(all: Vec<Conjunction>) -> Vec<Conjunction> {
 
 /// Alternatives that differ in the numbers of one part alone become one. Order stays.
 fn merged(mut all: Vec<Conjunction>) -> Vec<Conjunction> {
-    let mut parts: Vec<Part> = all.iter().flat_map(|one| one.parts.iter().map(|(part, _)| *part)).collect();
+    let mut parts: Vec<BitField> =
+        all.iter().flat_map(|one| one.parts.iter().map(|(part, _)| *part)).collect();
     parts.sort_unstable();
     parts.dedup();
     // From the last bytes of a packet to the first: what differs is mostly there.
@@ -162,7 +163,7 @@ fn merged(mut all: Vec<Conjunction>) -> Vec<Conjunction> {
     all
 }
 
-fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
+fn merged_in(all: Vec<Conjunction>, part: BitField) -> Vec<Conjunction> {
     let mut kept: Vec<(Conjunction, Option<Vec<u32>>)> = Vec::with_capacity(all.len());
     let mut places: HashMap<Conjunction, usize> = HashMap::new();
     for mut one in all {
@@ -200,7 +201,7 @@ pub(super) fn common(all: &[Conjunction]) -> Conjunction {
     let Some((first, rest)) = all.split_first() else {
         return Conjunction { parts: Vec::new(), is_weak: true };
     };
-    let shared = |(part, condition): &(Part, Condition)| {
+    let shared = |(part, condition): &(BitField, Condition)| {
         let mut numbers = condition.among.clone()?;
         for one in rest {
             let at = one.parts.binary_search_by_key(part, |(part, _)| *part).ok()?;
@@ -224,7 +225,7 @@ pub(super) fn literal(predicate: &Predicate, holds: bool) -> Literal {
 }
 
 fn tested(test: &FieldTest, holds: bool) -> Literal {
-    match Part::of(test.field, test.mask) {
+    match BitField::of(test.field, test.mask) {
         Some(part) => compared(part, test.compare, test.value, holds),
         None => Literal::Open,
     }
@@ -245,18 +246,18 @@ fn related(relation: &Relation, holds: bool) -> Literal {
 }
 
 /// Bytes at a place that the text gives, or the length.
-fn plain(value: &NumberExpr, mask: u32) -> Option<Part> {
+fn plain(value: &NumberExpr, mask: u32) -> Option<BitField> {
     match value {
-        NumberExpr::Len => Part::of(TestedField::Len, mask),
+        NumberExpr::Len => BitField::of(TestedField::Len, mask),
         NumberExpr::Load { index, place, width } => match **index {
-            NumberExpr::Constant(index) => Part::at(folded(*place, index)?, *width, mask),
+            NumberExpr::Constant(index) => BitField::at(folded(*place, index)?, *width, mask),
             _ => None,
         },
         _ => None,
     }
 }
 
-fn compared(part: Part, compare: Compare, value: u32, holds: bool) -> Literal {
+fn compared(part: BitField, compare: Compare, value: u32, holds: bool) -> Literal {
     let condition = match (compare, holds) {
         (Compare::Equal, holds) => {
             if value & !part.mask != 0 {
@@ -275,7 +276,7 @@ fn compared(part: Part, compare: Compare, value: u32, holds: bool) -> Literal {
             None => Condition::among(Vec::new()),
         },
         (Compare::AnySet, holds) => {
-            let bits = Part { mask: part.mask & value, ..part };
+            let bits = BitField { mask: part.mask & value, ..part };
             return Literal::Part(bits, Condition::equal(0, !holds));
         }
     };
@@ -283,6 +284,6 @@ fn compared(part: Part, compare: Compare, value: u32, holds: bool) -> Literal {
 }
 
 /// A question that has one answer where its bytes were captured. They are loaded all the same.
-fn constant(part: Part, holds: bool) -> Literal {
+fn constant(part: BitField, holds: bool) -> Literal {
     Literal::Part(part, if holds { Condition::within(0, u32::MAX) } else { Condition::among(Vec::new()) })
 }

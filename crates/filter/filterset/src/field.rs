@@ -29,7 +29,7 @@ pub(super) enum Origin {
 
 /// Some bits of a packet, as one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Part {
+pub(super) struct BitField {
     pub(super) origin: Origin,
     /// Bytes from the origin; 0 where there are none.
     pub(super) offset: u32,
@@ -39,18 +39,18 @@ pub(super) struct Part {
     pub(super) mask: u32,
 }
 
-impl Part {
+impl BitField {
     /// The part that a test of a resolved filter looks at; `None` if it depends on cells or is of a kind that is not
     /// known.
-    pub(super) fn of(field: TestedField, mask: u32) -> Option<Part> {
+    pub(super) fn of(field: TestedField, mask: u32) -> Option<BitField> {
         match field {
-            TestedField::Len => Some(Part { origin: Origin::Len, offset: 0, width: 4, mask }),
-            TestedField::Packet(place, width) => Part::at(place, width, mask),
+            TestedField::Len => Some(BitField { origin: Origin::Len, offset: 0, width: 4, mask }),
+            TestedField::Packet(place, width) => BitField::at(place, width, mask),
         }
     }
 
     /// The bytes at a fixed place, or past an IPv4 header at a fixed place.
-    pub(super) fn at(place: FieldOffset, width: Width, mask: u32) -> Option<Part> {
+    pub(super) fn at(place: FieldOffset, width: Width, mask: u32) -> Option<BitField> {
         let bytes = width.bytes();
         let all = u32::MAX >> (32 - 8 * bytes);
         let origin = match place.base {
@@ -58,13 +58,13 @@ impl Part {
                 // Only metadata that every packet has and that takes no bytes; other loads are left to programs.
                 let known = load_ancillary(place.offset, &[], &Meta::default()).is_some();
                 let origin = Origin::Kernel(place.offset);
-                return known.then_some(Part { origin, offset: 0, width: 4, mask });
+                return known.then_some(BitField { origin, offset: 0, width: 4, mask });
             }
             Base::Packet => Origin::Start,
             Base::Ipv4Len { cell: None, header } => Origin::Ipv4Len(header),
             _ => return None,
         };
-        Some(Part { origin, offset: place.offset, width: bytes as u8, mask: mask & all })
+        Some(BitField { origin, offset: place.offset, width: bytes as u8, mask: mask & all })
     }
 
     /// One past its last byte, from the origin.
@@ -73,7 +73,7 @@ impl Part {
     }
 
     /// Whether the bytes are the same, with any mask of bits.
-    pub(super) fn same_bytes(self, other: Part) -> bool {
+    pub(super) fn same_bytes(self, other: BitField) -> bool {
         (self.origin, self.offset, self.width) == (other.origin, other.offset, other.width)
     }
 

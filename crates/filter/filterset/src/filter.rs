@@ -20,7 +20,7 @@ use tapline_packet::Packet;
 use super::broad;
 use super::condition::Condition;
 use super::disjunct::{Conjunction, Literal, common, disjuncts, literal};
-use super::field::Part;
+use super::field::BitField;
 use super::layout::{Layout, WORDS_MAX};
 use super::needs::Needs;
 use tapline_bpf::PacketFilter;
@@ -58,7 +58,7 @@ pub struct Filter {
     pub(super) alternatives: Box<[Alternative]>,
     constants: Box<[Constant]>,
     /// The parts that are compared otherwise than by equality, anywhere in the filter.
-    asked_otherwise: Arc<[Part]>,
+    asked_otherwise: Arc<[BitField]>,
     /// The filter's own program, for packets and questions that the alternatives do not settle.
     pub(super) program: Option<Arc<dyn PacketFilter>>,
 }
@@ -72,7 +72,7 @@ pub struct Constant {
     pub value: u32,
     /// The bits of the part that it is compared with; no others may be set in it.
     pub mask: u32,
-    part: Part,
+    part: BitField,
 }
 
 /// The reason that constants cannot be exchanged in place. Compile the new text instead.
@@ -108,7 +108,7 @@ pub(super) struct Alternative {
 /// The conditions left for a packet that has the key.
 #[derive(Clone)]
 pub(super) struct Check {
-    rest: Box<[(Part, Numbers)]>,
+    rest: Box<[(BitField, Numbers)]>,
     /// `None`: the key's bytes are all that is needed.
     needs: Option<Needs>,
 }
@@ -185,7 +185,7 @@ impl Filter {
     }
 
     /// A filter of one alternative, all of whose parts must be captured.
-    pub(super) fn of(conditions: Conjunction, names: impl Fn(Part) -> &'static str) -> Filter {
+    pub(super) fn of(conditions: Conjunction, names: impl Fn(BitField) -> &'static str) -> Filter {
         let constants = conditions.parts.iter().filter_map(|(part, condition)| {
             let value = *condition.among.as_ref()?.first()?;
             Some(Constant { name: names(*part), value, mask: part.mask, part: *part })
@@ -228,7 +228,7 @@ impl Filter {
         for (index, _) in changes {
             self.check_entangled(&constants, *index)?;
         }
-        let changed = |part: Part, value: u32| {
+        let changed = |part: BitField, value: u32| {
             let at = self.constants.iter().position(|old| old.part == part && old.value == value);
             at.map_or(value, |at| constants[at].value)
         };
@@ -268,7 +268,7 @@ impl Alternative {
     fn new(conditions: Conjunction, needs: Needs) -> Alternative {
         let (layout, in_key) = choose(&conditions);
         let rest = conditions.parts.iter().filter(|(part, _)| !in_key.contains(part));
-        let rest: Box<[(Part, Numbers)]> =
+        let rest: Box<[(BitField, Numbers)]> =
             rest.map(|(part, condition)| (*part, Numbers::new(condition))).collect();
         let covered = Needs::of_parts(conditions.parts.iter().map(|(part, _)| *part));
         let left = (!needs.implied_by(&covered)).then(|| needs.clone());
@@ -278,7 +278,7 @@ impl Alternative {
     }
 
     /// The numbers that a part must be one of, for each such part.
-    pub(super) fn numbers(&self) -> impl Iterator<Item = (Part, &[u32])> {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (BitField, &[u32])> {
         self.conditions
             .parts
             .iter()
@@ -293,7 +293,7 @@ impl Alternative {
     }
 
     /// The range that is left to check for a packet that has one of the keys, if a range is all that is left.
-    pub(super) fn bounds(&self) -> Option<(Part, Bounds)> {
+    pub(super) fn bounds(&self) -> Option<(BitField, Bounds)> {
         let Check { rest, needs: None } = self.check.as_ref()? else { return None };
         let [(part, Numbers::Listed(Condition { among: None, without, low, high }))] = &**rest else {
             return None;
@@ -308,21 +308,22 @@ impl Alternative {
     /// Whether the filter accepts a packet that has one of the keys.
     pub(super) fn accepts(&self, packet: Packet<'_>, program: Option<&dyn PacketFilter>) -> bool {
         let Some(check) = &self.check else { return true };
-        let holds =
-            |(part, numbers): &(Part, Numbers)| part.read(packet).is_some_and(|value| numbers.holds(value));
+        let holds = |(part, numbers): &(BitField, Numbers)| {
+            part.read(packet).is_some_and(|value| numbers.holds(value))
+        };
         check.rest.iter().all(holds) && settled(check.needs.as_ref(), packet, program)
     }
 
     /// Whether the filter accepts a packet of unknown keys.
     pub(super) fn accepts_unseen(&self, packet: Packet<'_>, program: Option<&dyn PacketFilter>) -> bool {
-        let holds = |(part, condition): &(Part, Condition)| {
+        let holds = |(part, condition): &(BitField, Condition)| {
             part.read(packet).is_some_and(|value| condition.holds(value))
         };
         let needs = self.check.as_ref().and_then(|check| check.needs.as_ref());
         self.conditions.parts.iter().all(holds) && settled(needs, packet, program)
     }
 
-    fn with(&self, changed: &impl Fn(Part, u32) -> u32) -> Alternative {
+    fn with(&self, changed: &impl Fn(BitField, u32) -> u32) -> Alternative {
         let mut conditions = self.conditions.clone();
         for (part, condition) in &mut conditions.parts {
             for numbers in condition.among.iter_mut().chain([&mut condition.without]) {
@@ -334,7 +335,7 @@ impl Alternative {
             return Alternative::new(conditions, self.needs.clone());
         }
         // The parts are the same, so the layout is too.
-        let in_key: Vec<Part> = conditions.parts.iter().map(|(part, _)| *part).collect();
+        let in_key: Vec<BitField> = conditions.parts.iter().map(|(part, _)| *part).collect();
         let keys = keys(&self.layout, &in_key, &conditions);
         Alternative {
             conditions,
@@ -356,19 +357,19 @@ fn settled(needs: Option<&Needs>, packet: Packet<'_>, program: Option<&dyn Packe
 }
 
 /// The parts that go into the key: those with few numbers first, as long as keys stay few and short.
-fn choose(conditions: &Conjunction) -> (Layout, Vec<Part>) {
-    let mut counted: Vec<(usize, Part)> = conditions
+fn choose(conditions: &Conjunction) -> (Layout, Vec<BitField>) {
+    let mut counted: Vec<(usize, BitField)> = conditions
         .parts
         .iter()
         .filter_map(|(part, condition)| Some((condition.among.as_ref()?.len(), *part)))
         .collect();
     counted.sort_by_key(|(count, _)| *count);
     let mut keys = 1;
-    let within = |(count, part): &(usize, Part)| {
+    let within = |(count, part): &(usize, BitField)| {
         keys *= count;
         (keys <= KEYS_MAX).then_some(*part)
     };
-    let mut parts: Vec<Part> = counted.iter().map_while(within).collect();
+    let mut parts: Vec<BitField> = counted.iter().map_while(within).collect();
     parts.sort_unstable();
     loop {
         if let Some(layout) = Layout::new(&parts) {
@@ -379,8 +380,8 @@ fn choose(conditions: &Conjunction) -> (Layout, Vec<Part>) {
 }
 
 /// Every combination of the numbers of `parts`.
-fn keys(layout: &Layout, parts: &[Part], conditions: &Conjunction) -> Box<[u64]> {
-    let numbers: Vec<(Part, &[u32])> = conditions
+fn keys(layout: &Layout, parts: &[BitField], conditions: &Conjunction) -> Box<[u64]> {
+    let numbers: Vec<(BitField, &[u32])> = conditions
         .parts
         .iter()
         .filter(|(part, _)| parts.contains(part))
@@ -388,7 +389,7 @@ fn keys(layout: &Layout, parts: &[Part], conditions: &Conjunction) -> Box<[u64]>
         .collect();
     let count = numbers.iter().map(|(_, numbers)| numbers.len()).product();
     let mut keys = Vec::with_capacity(count * layout.words());
-    let mut values: Vec<(Part, u32)> = Vec::with_capacity(numbers.len());
+    let mut values: Vec<(BitField, u32)> = Vec::with_capacity(numbers.len());
     for combination in 0..count {
         let mut rest = combination;
         values.clear();
@@ -432,7 +433,7 @@ impl Numbers {
 
 /// The numbers that fields are compared with for equality, each once, in the order of the text; and the fields with
 /// other conditions.
-fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut Vec<Part>) {
+fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut Vec<BitField>) {
     match predicate {
         Predicate::Not(inner) => collect(inner, constants, otherwise),
         Predicate::Chain(first, rest) => {
@@ -451,7 +452,7 @@ fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut
 }
 
 fn constant(test: &FieldTest) -> Option<Constant> {
-    let part = Part::of(test.field, test.mask)?;
+    let part = BitField::of(test.field, test.mask)?;
     let FieldTest { name, value, .. } = *test;
     (value & !part.mask == 0).then_some(Constant { name, value, mask: part.mask, part })
 }

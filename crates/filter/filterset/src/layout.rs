@@ -11,7 +11,7 @@
 
 use tapline_packet::Packet;
 
-use super::field::{Origin, Part, ipv4_header_len};
+use super::field::{BitField, Origin, ipv4_header_len};
 use tapline_bpf::load_ancillary;
 
 /// Words of a key, at most.
@@ -64,12 +64,12 @@ impl Window {
         key[usize::from(self.word) % WORDS_MAX] |= (value & self.mask) << (self.shift % 64);
     }
 
-    fn holds(&self, part: Part) -> bool {
+    fn holds(&self, part: BitField) -> bool {
         self.origin == part.origin && self.start <= part.offset && part.end() <= self.end()
     }
 
     /// The place of a part of this window in its word: the bits by which it is shifted to the left.
-    fn shift_of(&self, part: Part) -> u32 {
+    fn shift_of(&self, part: BitField) -> u32 {
         8 * (self.end() - part.end()) as u32 + u32::from(self.shift)
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The layout for parts that ascend; `None` if the key would be too long.
-    pub(super) fn new(parts: &[Part]) -> Option<Layout> {
+    pub(super) fn new(parts: &[BitField]) -> Option<Layout> {
         let mut windows = grouped(parts);
         // Long ones first, so that short ones fill what they leave.
         windows.sort_by_key(|window| std::cmp::Reverse(window.len));
@@ -136,7 +136,7 @@ impl Layout {
 
     /// The key of these values of the parts that the layout was made of; `None` if parts that share bits disagree on
     /// them.
-    pub(super) fn key(&self, values: &[(Part, u32)]) -> Option<[u64; WORDS_MAX]> {
+    pub(super) fn key(&self, values: &[(BitField, u32)]) -> Option<[u64; WORDS_MAX]> {
         let (mut key, mut settled) = ([0; WORDS_MAX], [0; WORDS_MAX]);
         for (part, value) in values {
             // Windows may overlap, each for parts of its own.
@@ -157,7 +157,7 @@ impl Layout {
 
 impl Layout {
     /// Whether these parts are all that the key is made of.
-    pub(super) fn is_covered_by(&self, parts: impl Iterator<Item = Part> + Clone) -> bool {
+    pub(super) fn is_covered_by(&self, parts: impl Iterator<Item = BitField> + Clone) -> bool {
         self.windows.iter().all(|window| {
             let held = parts.clone().filter(|part| window.holds(*part));
             let bits =
@@ -168,7 +168,7 @@ impl Layout {
 }
 
 /// Neighbours in windows; not yet placed in words.
-fn grouped(parts: &[Part]) -> Vec<Window> {
+fn grouped(parts: &[BitField]) -> Vec<Window> {
     let mut windows: Vec<Window> = Vec::with_capacity(parts.len());
     let mut firsts = Vec::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {
@@ -178,7 +178,7 @@ fn grouped(parts: &[Part]) -> Vec<Window> {
         {
             last.len = last.len.max((part.end() - u64::from(last.start)) as u8);
         } else {
-            let Part { origin, offset: start, width: len, .. } = *part;
+            let BitField { origin, offset: start, width: len, .. } = *part;
             windows.push(Window { origin, start, len, mask: 0, word: 0, shift: 0 });
             firsts.push(at);
         }
@@ -211,11 +211,11 @@ mod tests {
     use super::*;
     use tapline_packet::Meta;
 
-    fn part(origin: Origin, offset: u32, width: u8, mask: u32) -> Part {
-        Part { origin, offset, width, mask }
+    fn part(origin: Origin, offset: u32, width: u8, mask: u32) -> BitField {
+        BitField { origin, offset, width, mask }
     }
 
-    fn five_tuple() -> [Part; 7] {
+    fn five_tuple() -> [BitField; 7] {
         let past = Origin::Ipv4Len(14);
         [
             part(Origin::Start, 12, 2, 0xffff),
@@ -239,7 +239,7 @@ mod tests {
         for cut in 0..=data.len() {
             let packet = Packet { data: &data[..cut], meta: &meta };
             let mut key = [0; WORDS_MAX];
-            let values: Option<Vec<(Part, u32)>> =
+            let values: Option<Vec<(BitField, u32)>> =
                 parts.iter().map(|part| Some((*part, part.read(packet)?))).collect();
             assert_eq!(layout.read(packet, &mut key).is_some(), values.is_some(), "{cut} bytes");
             if let Some(values) = values {

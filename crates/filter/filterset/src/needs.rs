@@ -15,7 +15,7 @@
 use tapline_packet::Packet;
 
 use super::disjunct::{Conjunction, Literal, literal};
-use super::field::{Origin, Part, ipv4_header_len};
+use super::field::{BitField, Origin, ipv4_header_len};
 use tapline_filter::ast::BoolOp;
 use tapline_filter::predicate::Predicate;
 
@@ -39,7 +39,7 @@ impl Needs {
     }
 
     /// The bytes that reading parts takes.
-    pub(super) fn of_parts(parts: impl IntoIterator<Item = Part>) -> Needs {
+    pub(super) fn of_parts(parts: impl IntoIterator<Item = BitField>) -> Needs {
         let mut needs = Needs::default();
         parts.into_iter().for_each(|part| needs.part(part));
         needs
@@ -77,7 +77,7 @@ impl Needs {
         }
     }
 
-    fn part(&mut self, part: Part) {
+    fn part(&mut self, part: BitField) {
         match part.origin {
             Origin::Start => self.start = self.start.max(part.end()),
             Origin::Ipv4Len(header) => {

@@ -10,7 +10,7 @@
 
 use super::condition::Condition;
 use super::disjunct::Conjunction;
-use super::field::{Origin, Part};
+use super::field::{BitField, Origin};
 use super::filter::Filter;
 
 /// Cells that must all match.
@@ -111,7 +111,7 @@ impl HeaderPattern {
         for (at, len) in pieces(mask.len()) {
             let number =
                 |bytes: &[u8]| bytes[at..at + len].iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
-            let part = Part { origin, offset: offset + at as u32, width: len as u8, mask: number(mask) };
+            let part = BitField { origin, offset: offset + at as u32, width: len as u8, mask: number(mask) };
             let cell = Conjunction::of(part, Condition::equal(number(value), true));
             self.cells = self.cells.and(&cell).ok_or(PatternError::Contradiction)?;
         }

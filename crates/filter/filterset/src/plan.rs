@@ -15,7 +15,7 @@
 
 use tapline_packet::Packet;
 
-use super::field::{Origin, Part};
+use super::field::{BitField, Origin};
 use super::filter::Bounds;
 use super::{Entry, Shape, Slot};
 
@@ -34,7 +34,7 @@ const END: u32 = u32::MAX;
 /// A part, and the numbers that the filters of a table require there.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
-    pub(super) part: Part,
+    pub(super) part: BitField,
     pub(super) numbers: Vec<u32>,
 }
 
@@ -69,7 +69,7 @@ pub(super) enum Step<'p> {
 pub(super) struct Plan {
     nodes: Vec<Node>,
     first: u32,
-    ways: Vec<Way>,
+    ways: Vec<PlanBranch>,
     found: Vec<u32>,
     ranged: Vec<Ranged>,
     ranges: Vec<(Bounds, u32)>,
@@ -100,7 +100,7 @@ struct Node {
 
 /// The branch of a number.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct PlanBranch {
     number: u32,
     node: u32,
 }
@@ -120,11 +120,11 @@ enum Look {
         at: u32,
         mask: u32,
     },
-    Part(Part),
+    Part(BitField),
 }
 
 impl Look {
-    fn at(part: Part) -> Look {
+    fn at(part: BitField) -> Look {
         match part.end().checked_sub(4).and_then(|at| u32::try_from(at).ok()) {
             Some(at) if part.origin == Origin::Start => Look::Four { at, mask: part.mask },
             _ => Look::Part(part),
@@ -150,7 +150,7 @@ struct Member<'a> {
     guards: Vec<&'a Guard>,
     copies: usize,
     /// The numbers tested on the path, if they leave no bit of the table to look up.
-    values: Option<Vec<(Part, u32)>>,
+    values: Option<Vec<(BitField, u32)>>,
 }
 
 /// The set's tables and filters.
@@ -234,9 +234,9 @@ impl Plan {
         let next = self.add(tables, rest, then);
         let ways = numbers.into_iter().map(|number| {
             let wanting = asking.iter().filter_map(|member| member.after(part, number));
-            Way { number, node: self.add(tables, wanting.collect(), next) }
+            PlanBranch { number, node: self.add(tables, wanting.collect(), next) }
         });
-        let ways: Vec<Way> = ways.collect();
+        let ways: Vec<PlanBranch> = ways.collect();
         let ways = Piece::added(&mut self.ways, ways);
         self.add_node(Node { look: Look::at(part), ways, ..Node::leading_to(next) })
     }
@@ -286,7 +286,7 @@ impl Plan {
 }
 
 #[inline(always)]
-fn way_of(ways: &[Way], number: u32) -> Option<u32> {
+fn way_of(ways: &[PlanBranch], number: u32) -> Option<u32> {
     if ways.len() <= WAYS_IN_TURN {
         return ways.iter().find(|way| way.number == number).map(|way| way.node);
     }
@@ -294,16 +294,16 @@ fn way_of(ways: &[Way], number: u32) -> Option<u32> {
 }
 
 /// The part that most tables ask. One table alone asks only if that decides it: else it is looked up at once.
-fn most_asked(members: &[Member<'_>]) -> Option<Part> {
+fn most_asked(members: &[Member<'_>]) -> Option<BitField> {
     let is_alone = members.len() < 2;
     let asked = |member: &Member<'_>| {
-        let parts: Vec<Part> = member.guards.iter().map(|guard| guard.part).collect();
-        parts.into_iter().filter(|part| member.asks(*part)).collect::<Vec<Part>>()
+        let parts: Vec<BitField> = member.guards.iter().map(|guard| guard.part).collect();
+        parts.into_iter().filter(|part| member.asks(*part)).collect::<Vec<BitField>>()
     };
     let asking = members.iter().filter(|member| !is_alone || member.values.is_some());
-    let mut parts: Vec<Part> = asking.flat_map(asked).collect();
+    let mut parts: Vec<BitField> = asking.flat_map(asked).collect();
     parts.sort_unstable();
-    let run = |run: &[Part]| (run.len(), std::cmp::Reverse(run[0]));
+    let run = |run: &[BitField]| (run.len(), std::cmp::Reverse(run[0]));
     parts.chunk_by(|a, b| a == b).map(run).max().map(|(_, part)| part.0)
 }
 
@@ -314,16 +314,16 @@ impl<'a> Member<'a> {
         Some(Member { table, guards, copies: 1, values })
     }
 
-    fn guard(&self, part: Part) -> Option<&'a Guard> {
+    fn guard(&self, part: BitField) -> Option<&'a Guard> {
         self.guards.iter().find(|guard| guard.part == part).copied()
     }
 
-    fn asks(&self, part: Part) -> bool {
+    fn asks(&self, part: BitField) -> bool {
         self.guard(part).is_some_and(|guard| self.copies * guard.numbers.len() <= COPIES_MAX)
     }
 
     /// The table behind an answer, if it accepts it.
-    fn after(&self, part: Part, number: u32) -> Option<Member<'a>> {
+    fn after(&self, part: BitField, number: u32) -> Option<Member<'a>> {
         let guard = self.guard(part).filter(|guard| guard.numbers.contains(&number))?;
         let guards = self.guards.iter().filter(|guard| guard.part != part).copied().collect();
         let mut values = self.values.clone();

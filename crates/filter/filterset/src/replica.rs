@@ -31,7 +31,7 @@ enum Change {
 /// The writer's side: lists the contents of the set, and makes changes.
 #[derive(Debug)]
 pub struct SetUpdater {
-    places: Vec<Place>,
+    places: Vec<MirrorSlot>,
     free: Vec<u32>,
     collected: Vec<Change>,
     commits: u64,
@@ -48,7 +48,7 @@ struct Worker {
 
 /// Mirrors a slot of the replicas.
 #[derive(Debug, Default)]
-struct Place {
+struct MirrorSlot {
     generation: u32,
     filter: Option<Arc<Filter>>,
 }
@@ -87,7 +87,7 @@ impl SetUpdater {
         let filter = filter.into();
         let index = self.free.pop().unwrap_or(self.places.len() as u32);
         if index as usize == self.places.len() {
-            self.places.push(Place::default());
+            self.places.push(MirrorSlot::default());
         }
         let place = &mut self.places[index as usize];
         place.filter = Some(Arc::clone(&filter));
@@ -150,7 +150,7 @@ impl SetUpdater {
         applied.min().unwrap_or(self.commits)
     }
 
-    fn place(&mut self, id: FilterId) -> Result<&mut Place, SetError> {
+    fn place(&mut self, id: FilterId) -> Result<&mut MirrorSlot, SetError> {
         let place = self.places.get_mut(id.index as usize);
         place
             .filter(|place| place.generation == id.generation && place.filter.is_some())

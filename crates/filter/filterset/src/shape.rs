@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tapline_packet::Packet;
 
-use crate::field::Part;
+use crate::field::BitField;
 use crate::layout::{Layout, WORDS_MAX};
 use crate::matches::{self, Probe};
 use crate::plan::{Guard, NUMBERS_MAX};
@@ -55,7 +55,7 @@ impl Entry {
     }
 
     /// The range that is left to check, if a range is all that is left.
-    pub(super) fn bounds(self, slots: &[Slot]) -> Option<(Part, filter::Bounds)> {
+    pub(super) fn bounds(self, slots: &[Slot]) -> Option<(BitField, filter::Bounds)> {
         let filter = slots[self.slot as usize].filter.as_ref().filter(|_| !self.unseen)?;
         filter.alternatives[usize::from(self.alternative)].bounds()
     }
@@ -117,7 +117,7 @@ impl Shape {
     }
 
     /// The entries under these values of the parts.
-    pub(super) fn entries_of(&self, values: &[(Part, u32)]) -> impl Iterator<Item = Entry> {
+    pub(super) fn entries_of(&self, values: &[(BitField, u32)]) -> impl Iterator<Item = Entry> {
         let key = self.layout.key(values);
         let found = key.map_or(&[][..], |key| {
             let key = &key[..self.layout.words()];

@@ -26,7 +26,7 @@ use super::field::{Item, Link};
 use super::tree::{
     Arithmetic, Code, Expr, For, Kind, REGISTERS, Relation, Statement, StatementKind, assigned, low_bits,
 };
-use fields::{Found, Wanted};
+use fields::{KnownHeaders, Wanted};
 
 use tapline_ir::{
     Binary, BlockId, Builder, Comparison, Function, Ir, MetaField, Op, PacketOffset, Target, Terminator,
@@ -54,7 +54,7 @@ pub(super) fn lower(code: &Code, options: &FplOptions) -> Ir {
         options,
         captured,
         length,
-        found: Found::nothing(code.fields.len()),
+        found: KnownHeaders::nothing(code.fields.len()),
         registers: [zero; REGISTERS],
         loops: Vec::new(),
     };
@@ -88,7 +88,7 @@ struct Lowerer<'a> {
     captured: Value,
     length: Value,
     /// The headers and fields found so far, at the current place.
-    found: Found,
+    found: KnownHeaders,
     registers: Registers,
     /// The loops around, innermost last.
     loops: Vec<Around>,
@@ -101,14 +101,14 @@ struct Headers<'a> {
     link_type: Link,
     captured: Value,
     length: Value,
-    found: &'a mut Found,
+    found: &'a mut KnownHeaders,
 }
 
 /// The end of a branch: its last block, and the facts known there.
 struct End {
     block: BlockId,
     registers: Registers,
-    found: Found,
+    found: KnownHeaders,
 }
 
 /// A loop around: where it is left to, with which registers.
@@ -291,7 +291,7 @@ impl Lowerer<'_> {
 
     /// Ends the current block with an edge to one of two, by whether the number is other than 0. Behind them,
     /// `wanted` is read. Returns the facts known at their starts.
-    fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [Found; 2] {
+    fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [KnownHeaders; 2] {
         match &test.kind {
             Kind::Not(inner) => {
                 let [holds, fails] = self.condition(inner, [no, yes], [wanted[1], wanted[0]]);

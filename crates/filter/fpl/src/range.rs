@@ -35,7 +35,7 @@ pub(super) fn check(code: &mut Code, options: &FplOptions) -> Result<u64, Error>
     Ok(work)
 }
 
-type State = [Interval; REGISTERS];
+type RegisterIntervals = [Interval; REGISTERS];
 
 struct Checker<'a> {
     code: &'a Code,
@@ -44,14 +44,18 @@ struct Checker<'a> {
     /// In the first look at a loop, errors would be premature.
     quiet: bool,
     /// For each surrounding loop, the facts known where it is left.
-    breaks: Vec<Option<State>>,
+    breaks: Vec<Option<RegisterIntervals>>,
     /// The loop that takes most, and how much.
     dearest: Option<(u64, Span)>,
 }
 
 impl Checker<'_> {
     /// The state after the statements; `None` if their end is not reached.
-    fn block(&mut self, statements: &mut [Statement], state: State) -> Result<Option<State>, Error> {
+    fn block(
+        &mut self,
+        statements: &mut [Statement],
+        state: RegisterIntervals,
+    ) -> Result<Option<RegisterIntervals>, Error> {
         let mut state = Some(state);
         for statement in statements {
             if let Some(before) = state {
@@ -61,7 +65,11 @@ impl Checker<'_> {
         Ok(state)
     }
 
-    fn statement(&mut self, statement: &mut Statement, mut state: State) -> Result<Option<State>, Error> {
+    fn statement(
+        &mut self,
+        statement: &mut Statement,
+        mut state: RegisterIntervals,
+    ) -> Result<Option<RegisterIntervals>, Error> {
         self.spend(1);
         match &mut statement.kind {
             StatementKind::SetRegister(register, value) => state[*register] = self.expr(value, &state)?,
@@ -101,7 +109,11 @@ impl Checker<'_> {
         self.work = self.work.saturating_add(work);
     }
 
-    fn repetition(&mut self, parts: &mut For, mut state: State) -> Result<State, Error> {
+    fn repetition(
+        &mut self,
+        parts: &mut For,
+        mut state: RegisterIntervals,
+    ) -> Result<RegisterIntervals, Error> {
         let start = self.expr(&parts.start, &state)?;
         let end = self.expr(&parts.end, &state)?;
         let step = self.expr(&parts.step, &state)?;
@@ -133,7 +145,11 @@ impl Checker<'_> {
     }
 
     /// The state at the end of a round that starts from any state.
-    fn first_look(&mut self, body: &mut [Statement], anything: State) -> Result<Option<State>, Error> {
+    fn first_look(
+        &mut self,
+        body: &mut [Statement],
+        anything: RegisterIntervals,
+    ) -> Result<Option<RegisterIntervals>, Error> {
         let (work, quiet) = (self.work, std::mem::replace(&mut self.quiet, true));
         self.breaks.push(None);
         let ended = self.block(body, anything)?;
@@ -163,7 +179,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn expr(&mut self, expr: &Expr, state: &State) -> Result<Interval, Error> {
+    fn expr(&mut self, expr: &Expr, state: &RegisterIntervals) -> Result<Interval, Error> {
         self.spend(1);
         Ok(match &expr.kind {
             Kind::Constant(value) => Interval::exactly(*value),
@@ -218,7 +234,7 @@ impl Checker<'_> {
         })
     }
 
-    fn hash(&mut self, [start, len, mask]: &[Expr; 3], state: &State) -> Result<Interval, Error> {
+    fn hash(&mut self, [start, len, mask]: &[Expr; 3], state: &RegisterIntervals) -> Result<Interval, Error> {
         let from = self.expr(start, state)?;
         let bytes = self.expr(len, state)?;
         let mask = self.expr(mask, state)?;
@@ -237,7 +253,7 @@ impl Checker<'_> {
             .hint(format!("packets have at most {packet_len_max} bytes; no packet would pass here")))
     }
 
-    fn cell(&mut self, index: &Expr, state: &State) -> Result<(), Error> {
+    fn cell(&mut self, index: &Expr, state: &RegisterIntervals) -> Result<(), Error> {
         let cells = self.options.memory_cells;
         let known = self.expr(index, state)?;
         if known.low < cells.into() {
@@ -248,7 +264,12 @@ impl Checker<'_> {
             .hint(format!("the memory has the cells M[0] to M[{}]", cells.saturating_sub(1))))
     }
 
-    fn call(&mut self, function: usize, cells: &[Expr; 2], state: &State) -> Result<Interval, Error> {
+    fn call(
+        &mut self,
+        function: usize,
+        cells: &[Expr; 2],
+        state: &RegisterIntervals,
+    ) -> Result<Interval, Error> {
         let function = self.code.functions[function].clone();
         for (cell, count, what) in
             [(&cells[0], function.inputs(), "reads"), (&cells[1], function.outputs(), "writes")]
@@ -286,7 +307,12 @@ impl Checker<'_> {
     }
 
     /// The state of registers if the test gave this result.
-    fn narrowed(&mut self, test: &Expr, truth: bool, state: &State) -> Result<State, Error> {
+    fn narrowed(
+        &mut self,
+        test: &Expr,
+        truth: bool,
+        state: &RegisterIntervals,
+    ) -> Result<RegisterIntervals, Error> {
         let work = self.work;
         let mut state = *state;
         match (&test.kind, truth) {
@@ -311,7 +337,7 @@ impl Checker<'_> {
     }
 }
 
-fn join(one: Option<State>, other: Option<State>) -> Option<State> {
+fn join(one: Option<RegisterIntervals>, other: Option<RegisterIntervals>) -> Option<RegisterIntervals> {
     match (one, other) {
         (Some(one), Some(other)) => Some(std::array::from_fn(|register| one[register].join(other[register]))),
         (known, None) | (None, known) => known,

@@ -76,7 +76,7 @@ struct Resolver<'a> {
 }
 
 /// The target of an assignment.
-enum Place {
+enum AssignmentTarget {
     Register(usize),
     Cell(Expr),
 }
@@ -150,7 +150,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<StatementKind, Error> {
         let span = place.span.to(value.span);
         match self.place(place, None)? {
-            Place::Register(register) => {
+            AssignmentTarget::Register(register) => {
                 self.ensure_not_counting(register, place.span)?;
                 let mut value = self.expr(value, None)?;
                 if let Some(operator) = operator {
@@ -159,7 +159,7 @@ impl<'a> Resolver<'a> {
                 }
                 Ok(StatementKind::SetRegister(register, value))
             }
-            Place::Cell(index) => {
+            AssignmentTarget::Cell(index) => {
                 let value = self.expr(value, None)?;
                 let arithmetic = match operator {
                     Some(operator) => Some(self.compound(operator, &value, span)?),
@@ -224,15 +224,19 @@ impl<'a> Resolver<'a> {
             _ => return Err(Error::at(place.span, "this is no register").hint(hint)),
         }
         match self.place(place, None)? {
-            Place::Register(register) => Ok(register),
-            Place::Cell(_) => Err(Error::at(place.span, "this is no register").hint(hint)),
+            AssignmentTarget::Register(register) => Ok(register),
+            AssignmentTarget::Cell(_) => Err(Error::at(place.span, "this is no register").hint(hint)),
         }
     }
 
-    fn place(&mut self, place: &'a ast::Expr, frame: At<'a, '_>) -> Result<Place, Error> {
+    fn place(&mut self, place: &'a ast::Expr, frame: At<'a, '_>) -> Result<AssignmentTarget, Error> {
         self.deeper(place.span, |resolver| match &place.kind {
-            ExprKind::Register(index) => resolver.register_number(index, frame).map(Place::Register),
-            ExprKind::Cell(index) => resolver.cell_index(index, place.span, frame).map(Place::Cell),
+            ExprKind::Register(index) => {
+                resolver.register_number(index, frame).map(AssignmentTarget::Register)
+            }
+            ExprKind::Cell(index) => {
+                resolver.cell_index(index, place.span, frame).map(AssignmentTarget::Cell)
+            }
             ExprKind::Name(name, arguments) => {
                 if let Some((argument, outer)) = argument_of(name, arguments, frame) {
                     return resolver.place(argument, outer);

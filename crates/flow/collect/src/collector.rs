@@ -13,7 +13,7 @@ use crate::draft::{Draft, MessageTime};
 use crate::sampling::SharedRates;
 use crate::sets::{self, Set};
 use crate::sources::{HeldSet, Source, SourceKey, Sources};
-use crate::template::{self, Form, Template, Told};
+use crate::template::{self, Form, Template, TemplateChange};
 use crate::template_file::{Entry, Keeping};
 use crate::{TemplateFile, netflow5, sflow};
 
@@ -457,12 +457,12 @@ impl SetReader<'_> {
         // Less than the shortest template is padding.
         while bytes.len() >= 4 && bytes.0.iter().any(|octet| *octet != 0) {
             match template::next(&mut bytes, self.form, is_options) {
-                Some(Told::Template(id, told)) => {
+                Some(TemplateChange::Template(id, told)) => {
                     self.learn(id, told);
                     self.release(id);
                 }
-                Some(Told::Withdrawal) => {}
-                Some(Told::TooLong) => self.source.account.refuse(RefusedCause::NoRoom),
+                Some(TemplateChange::Withdrawal) => {}
+                Some(TemplateChange::TooLong) => self.source.account.refuse(RefusedCause::NoRoom),
                 None => return self.source.account.refuse(RefusedCause::Malformed),
             }
         }

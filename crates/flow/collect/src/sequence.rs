@@ -20,7 +20,7 @@ const GAP_MAX: u32 = 1 << 24;
 const FIT: u64 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum SequenceUnit {
     /// Datagrams before the message.
     Datagrams,
     /// Records before the message.
@@ -29,19 +29,21 @@ enum Way {
     RecordsWithOwn,
 }
 
-impl Way {
+impl SequenceUnit {
     /// The ways of a protocol, its own first.
-    fn all(protocol: Protocol) -> &'static [Way] {
+    fn all(protocol: Protocol) -> &'static [SequenceUnit] {
         match protocol {
-            Protocol::SFlow5 => &[Way::Datagrams],
-            Protocol::NetFlow9 => &[Way::Datagrams, Way::Records, Way::RecordsWithOwn],
-            _ => &[Way::Records, Way::Datagrams, Way::RecordsWithOwn],
+            Protocol::SFlow5 => &[SequenceUnit::Datagrams],
+            Protocol::NetFlow9 => {
+                &[SequenceUnit::Datagrams, SequenceUnit::Records, SequenceUnit::RecordsWithOwn]
+            }
+            _ => &[SequenceUnit::Records, SequenceUnit::Datagrams, SequenceUnit::RecordsWithOwn],
         }
     }
 
     fn unit(self, protocol: Protocol) -> &'static str {
         match (self, protocol) {
-            (Way::Datagrams, _) => "datagrams",
+            (SequenceUnit::Datagrams, _) => "datagrams",
             (_, Protocol::NetFlow9) => "records",
             _ => protocol.unit(),
         }
@@ -79,14 +81,14 @@ impl Sequences {
     /// Notes a message of `number` with so many records of flows and options; `None` if they are unknown. Whether it goes
     /// on from the one before.
     pub(crate) fn note(&mut self, number: u32, records: Option<u32>, account: &mut SourceAccount) -> bool {
-        let ways = Way::all(account.protocol);
+        let ways = SequenceUnit::all(account.protocol);
         self.last = number;
         let mut is_in_order = false;
         for (way, (sequence, counts)) in ways.iter().zip(&mut self.ways) {
             let (number, units) = match way {
-                Way::Datagrams => (number, Some(1)),
-                Way::Records => (number, records),
-                Way::RecordsWithOwn => (number.wrapping_sub(records.unwrap_or(0)), records),
+                SequenceUnit::Datagrams => (number, Some(1)),
+                SequenceUnit::Records => (number, records),
+                SequenceUnit::RecordsWithOwn => (number.wrapping_sub(records.unwrap_or(0)), records),
             };
             let goes_on = sequence.note(number, units, counts);
             counts.in_order += u64::from(goes_on);

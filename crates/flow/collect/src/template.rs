@@ -60,7 +60,7 @@ pub(crate) enum Form {
 }
 
 /// A template with its id, or the end of one.
-pub(crate) enum Told {
+pub(crate) enum TemplateChange {
     Template(u16, Template),
     /// IPFIX's withdrawal (RFC 7011, 8.1), which UDP has no use for.
     Withdrawal,
@@ -143,7 +143,7 @@ impl Template {
 }
 
 /// The next template of a set. `None` for one that is cut short or has no meaning: the set is not read further.
-pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Option<Told> {
+pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Option<TemplateChange> {
     let id = bytes.u16()?;
     let (count, scopes) = match (form, is_options) {
         (_, false) => (bytes.u16()?, 0),
@@ -158,7 +158,7 @@ pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Optio
         },
     };
     if count == 0 {
-        return (form == Form::Ipfix).then_some(Told::Withdrawal);
+        return (form == Form::Ipfix).then_some(TemplateChange::Withdrawal);
     }
     let is_told_right = id >= LEAST_ID && (is_options == (scopes > 0));
     let mut raw = Vec::with_capacity(usize::from(count).min(FIELDS_MAX));
@@ -169,10 +169,10 @@ pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Optio
         }
     }
     if usize::from(count) > FIELDS_MAX {
-        return Some(Told::TooLong);
+        return Some(TemplateChange::TooLong);
     }
     let template = Template::new(raw.into(), scopes, form).filter(|_| is_told_right)?;
-    Some(Told::Template(id, template))
+    Some(TemplateChange::Template(id, template))
 }
 
 fn raw_field(bytes: &mut Bytes<'_>, form: Form) -> Option<RawField> {
@@ -195,8 +195,8 @@ mod tests {
 
     fn told(octets: &[u8], form: Form, is_options: bool) -> Option<(u16, Template)> {
         match next(&mut Bytes(octets), form, is_options)? {
-            Told::Template(id, template) => Some((id, template)),
-            Told::Withdrawal | Told::TooLong => None,
+            TemplateChange::Template(id, template) => Some((id, template)),
+            TemplateChange::Withdrawal | TemplateChange::TooLong => None,
         }
     }
 
@@ -229,6 +229,9 @@ mod tests {
         assert!(told(&[1, 0, 0, 1, 0, 4, 0, 0], Form::Ipfix, false).is_none());
         assert!(told(&[0, 9, 0, 1, 0, 4, 0, 1], Form::Ipfix, false).is_none(), "ids below 256 are sets");
         assert!(told(&[1, 0, 0, 9, 0, 4, 0, 1], Form::V9, false).is_none(), "cut short");
-        assert!(matches!(next(&mut Bytes(&[1, 0, 0, 0]), Form::Ipfix, false), Some(Told::Withdrawal)));
+        assert!(matches!(
+            next(&mut Bytes(&[1, 0, 0, 0]), Form::Ipfix, false),
+            Some(TemplateChange::Withdrawal)
+        ));
     }
 }

@@ -67,7 +67,7 @@ const CLICKHOUSE_TLS_PORT: u16 = 8443;
 
 /// The place that blocks go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum DestinationAddress {
     File(PathBuf),
     Http(String),
     ClickHouse(TableAddress),
@@ -77,7 +77,7 @@ enum Place {
 /// A destination of blocks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    place: Place,
+    place: DestinationAddress,
     encoding: Encoding,
     /// The compression of blocks on their way, where the receiver is a server.
     compression: Option<Compression>,
@@ -110,17 +110,17 @@ impl Destination {
         })?;
         let to = &rest[scheme.len()..];
         let (place, user) = match scheme {
-            "batch+stdout:" if to.is_empty() => (Place::File("-".into()), None),
+            "batch+stdout:" if to.is_empty() => (DestinationAddress::File("-".into()), None),
             "batch+stdout:" => return Err(wrong("standard output has no name")),
             "batch+file:" if to.is_empty() => return Err(wrong("the name of the file is missing")),
-            "batch+file:" => (Place::File(to.into()), None),
+            "batch+file:" => (DestinationAddress::File(to.into()), None),
             "clickhouse://" => {
                 let (user, rest) = take_user(to).map_err(&wrong)?;
                 let address = table_address(rest).map_err(|why| wrong(&why))?;
                 if given.is_some_and(|encoding| encoding != Encoding::Native) {
                     return Err(wrong("ClickHouse gets native blocks: leave format= out"));
                 }
-                (Place::ClickHouse(address), user)
+                (DestinationAddress::ClickHouse(address), user)
             }
             "kafka://" => {
                 let (user, rest) = take_user(to).map_err(&wrong)?;
@@ -128,29 +128,34 @@ impl Destination {
                 if compression == Some(Compression::Gzip) {
                     return Err(wrong("messages of Kafka are compressed with lz4 or zstd"));
                 }
-                (Place::Kafka(address), user)
+                (DestinationAddress::Kafka(address), user)
             }
             _ => {
                 let (user, host) = take_user(to).map_err(&wrong)?;
                 if host.is_empty() || host.starts_with(['/', ':', '?']) {
                     return Err(wrong("the host is missing"));
                 }
-                (Place::Http(format!("{scheme}{host}")), user)
+                (DestinationAddress::Http(format!("{scheme}{host}")), user)
             }
         };
-        if compression.is_some() && matches!(place, Place::File(_)) {
+        if compression.is_some() && matches!(place, DestinationAddress::File(_)) {
             return Err(wrong(
                 "compress= is for servers: a file is compressed if its name ends in .gz, .zst or .lz4",
             ));
         }
-        if let (Place::File(_), Some(encoding)) = (&place, given.filter(|encoding| !encoding.is_joinable())) {
+        if let (DestinationAddress::File(_), Some(encoding)) =
+            (&place, given.filter(|encoding| !encoding.is_joinable()))
+        {
             let name = encoding.name();
             return Err(wrong(&format!(
                 "blocks of {name} behind each other are no file: send them to a server, or write parquet:DIR"
             )));
         }
-        let usual =
-            if matches!(place, Place::ClickHouse(_)) { Encoding::Native } else { Encoding::JsonLines };
+        let usual = if matches!(place, DestinationAddress::ClickHouse(_)) {
+            Encoding::Native
+        } else {
+            Encoding::JsonLines
+        };
         Ok(Destination {
             place,
             encoding: given.unwrap_or(usual),
@@ -169,8 +174,8 @@ impl Destination {
         let (_, settings) = take_settings(text)?;
         let to = Destination::parse(text)?;
         match to.place {
-            Place::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
-            Place::Kafka(KafkaAddress { key: MessageKey::Flow, .. }) => {
+            DestinationAddress::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
+            DestinationAddress::Kafka(KafkaAddress { key: MessageKey::Flow, .. }) => {
                 Err(wrong("a chunk has packets of many flows: key=sensor or key=none"))
             }
             _ if settings.encoding.is_some() => {
@@ -187,12 +192,12 @@ impl Destination {
 
     /// Whether the flows of a block are those of one key group.
     pub fn is_keyed_by_flow(&self) -> bool {
-        matches!(&self.place, Place::Kafka(address) if address.key == MessageKey::Flow)
+        matches!(&self.place, DestinationAddress::Kafka(address) if address.key == MessageKey::Flow)
     }
 
     /// Whether the receiver is of before ClickHouse 20.6, which lacks types that blocks have else.
     pub fn is_old(&self) -> bool {
-        matches!(&self.place, Place::ClickHouse(address) if address.is_old)
+        matches!(&self.place, DestinationAddress::ClickHouse(address) if address.is_old)
     }
 
     /// Sets the columns of blocks, which a table is made of.
@@ -203,20 +208,22 @@ impl Destination {
     /// The file that is written, if it is one; `-` is standard output.
     pub fn file(&self) -> Option<&Path> {
         match &self.place {
-            Place::File(path) => Some(path),
-            Place::Http(_) | Place::ClickHouse(_) | Place::Kafka(_) => None,
+            DestinationAddress::File(path) => Some(path),
+            DestinationAddress::Http(_)
+            | DestinationAddress::ClickHouse(_)
+            | DestinationAddress::Kafka(_) => None,
         }
     }
 
     /// Whether blocks go over the network.
     pub fn is_remote(&self) -> bool {
-        !matches!(self.place, Place::File(_))
+        !matches!(self.place, DestinationAddress::File(_))
     }
 
     /// Files that [`open`](Self::open) reads: properties of a client of Kafka, and certificates and keys that they name.
     pub fn files_read(&self) -> Vec<PathBuf> {
         #[cfg(feature = "kafka")]
-        if let Place::Kafka(KafkaAddress { properties: Some(file), .. }) = &self.place {
+        if let DestinationAddress::Kafka(KafkaAddress { properties: Some(file), .. }) = &self.place {
             return crate::kafka_properties::files(file);
         }
         Vec::new()
@@ -225,7 +232,7 @@ impl Destination {
     /// The most bytes of a block that the receiver takes.
     pub fn block_max(&self) -> usize {
         match &self.place {
-            Place::Kafka(_) => BLOCK_MAX,
+            DestinationAddress::Kafka(_) => BLOCK_MAX,
             _ => usize::MAX,
         }
     }
@@ -248,10 +255,10 @@ impl Destination {
     /// [`Error::NoHttp`] and [`Error::NoKafka`] for a receiver that this build lacks.
     pub fn open(&self, secret: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
         match &self.place {
-            Place::File(path) => Ok(Box::new(Threaded::start(FileTarget::create(path)?)?)),
-            Place::Http(url) => self.open_http(url, secret),
-            Place::ClickHouse(address) => self.open_clickhouse(address, secret),
-            Place::Kafka(address) => self.open_kafka(address, secret),
+            DestinationAddress::File(path) => Ok(Box::new(Threaded::start(FileTarget::create(path)?)?)),
+            DestinationAddress::Http(url) => self.open_http(url, secret),
+            DestinationAddress::ClickHouse(address) => self.open_clickhouse(address, secret),
+            DestinationAddress::Kafka(address) => self.open_kafka(address, secret),
         }
     }
 
@@ -300,16 +307,16 @@ impl Destination {
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::File(path) if path == Path::new("-") => f.write_str("batch+stdout:"),
-            Place::File(path) => write!(f, "batch+file:{}", path.display()),
-            Place::Http(url) => f.write_str(url),
-            Place::ClickHouse(address) => {
+            DestinationAddress::File(path) if path == Path::new("-") => f.write_str("batch+stdout:"),
+            DestinationAddress::File(path) => write!(f, "batch+file:{}", path.display()),
+            DestinationAddress::Http(url) => f.write_str(url),
+            DestinationAddress::ClickHouse(address) => {
                 let host =
                     |endpoint: &String| endpoint.split_once("//").map_or("", |(_, host)| host).to_owned();
                 let hosts: Vec<String> = address.endpoints.iter().map(host).collect();
                 write!(f, "clickhouse://{}/{}", hosts.join("+"), address.table)
             }
-            Place::Kafka(address) => write!(f, "{address}"),
+            DestinationAddress::Kafka(address) => write!(f, "{address}"),
         }
     }
 }

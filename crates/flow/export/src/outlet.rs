@@ -84,7 +84,7 @@ pub(crate) trait MakeBlocks<B>: Send {
 /// State that the two threads share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    state: Mutex<State>,
+    state: Mutex<OutletState>,
     /// Memory became free, or the receiver acknowledged something.
     has_changed: Condvar,
     /// No further batch comes.
@@ -93,7 +93,7 @@ pub(crate) struct Shared {
 }
 
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct OutletState {
     pub(crate) account: Account,
     /// Bytes in memory.
     pub(crate) memory: usize,
@@ -102,7 +102,7 @@ pub(crate) struct State {
     pub(crate) reasons: [Option<String>; 4],
 }
 
-impl State {
+impl OutletState {
     pub(crate) fn tell(&mut self, line: String) {
         if self.events.len() < EVENTS_MAX {
             self.events.push(line);
@@ -111,7 +111,7 @@ impl State {
 }
 
 impl Shared {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, OutletState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -235,7 +235,7 @@ impl<B: Batch> Outlet<B> {
 
     /// Whether there is room for this number of bytes. A batch that is alone always has room.
     fn reserve(&mut self, bytes: usize, is_live: bool) -> bool {
-        let has_room = |state: &State| state.memory == 0 || state.memory + bytes <= self.limits.memory;
+        let has_room = |state: &OutletState| state.memory == 0 || state.memory + bytes <= self.limits.memory;
         let mut state = self.shared.lock();
         let (mut since, mut acknowledged) = (Instant::now(), state.account.acknowledged);
         while !has_room(&state) {

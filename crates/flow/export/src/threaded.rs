@@ -138,9 +138,9 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     /// A target with prepared answers; without an answer it waits, and panics once there will be none.
-    struct Told(Receiver<Outcome>);
+    struct PreparedTarget(Receiver<Outcome>);
 
-    impl Target for Told {
+    impl Target for PreparedTarget {
         fn name(&self) -> &str {
             "told"
         }
@@ -152,7 +152,7 @@ mod tests {
 
     fn told() -> (Sender<Outcome>, Threaded) {
         let (tell, answers) = channel();
-        (tell, Threaded::start(Told(answers)).expect("a thread"))
+        (tell, Threaded::start(PreparedTarget(answers)).expect("a thread"))
     }
 
     #[test]

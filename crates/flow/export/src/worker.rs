@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use crate::account::{Cause, Tally};
 use crate::backoff::Backoff;
-use crate::outlet::{Batch, Limits, MakeBlocks, Shared, State};
+use crate::outlet::{Batch, Limits, MakeBlocks, OutletState, Shared};
 use crate::spool::Entry;
 use crate::{Block, Carrier, Offer, Outcome, Report, Spool};
 
@@ -39,8 +39,8 @@ pub(crate) struct Worker<B> {
     /// Takes batches that were encoded.
     spent: SyncSender<B>,
     backoff: Backoff,
-    waiting: VecDeque<Kept>,
-    taken: Vec<Kept>,
+    waiting: VecDeque<PendingBlock>,
+    taken: Vec<PendingBlock>,
     last_acknowledged: Instant,
     /// When the end of the run was seen.
     ended: Option<Instant>,
@@ -49,7 +49,7 @@ pub(crate) struct Worker<B> {
 }
 
 /// A block that is not acknowledged yet.
-struct Kept {
+struct PendingBlock {
     block: Arc<Block>,
     /// File of the block, if it is one of the spool.
     entry: Option<Entry>,
@@ -146,7 +146,7 @@ impl<B: Batch> Worker<B> {
             Err(reason) => return self.lose_batch(tally, held, reason),
         };
         let bytes: usize = blocks.iter().map(|block| block.bytes.len()).sum();
-        let kept = blocks.into_iter().map(|block| Kept { block: Arc::new(block), entry: None });
+        let kept = blocks.into_iter().map(|block| PendingBlock { block: Arc::new(block), entry: None });
         self.waiting.extend(kept);
         let mut state = self.shared.lock();
         state.memory = (state.memory + bytes).saturating_sub(held);
@@ -180,7 +180,7 @@ impl<B: Batch> Worker<B> {
     }
 
     /// Stores a block. Where the spool is full it waits in memory, as long as there is some.
-    fn keep(&mut self, kept: Kept, must_go: bool) {
+    fn keep(&mut self, kept: PendingBlock, must_go: bool) {
         let Some(spool) = &mut self.spool else { return self.waiting.push_back(kept) };
         let reason = match spool.has_room(&kept.block) {
             true => match spool.store(&kept.block) {
@@ -209,7 +209,7 @@ impl<B: Batch> Worker<B> {
         self.release(block, state);
     }
 
-    fn note_loss(&self, state: &mut State, cause: Cause, reason: String) {
+    fn note_loss(&self, state: &mut OutletState, cause: Cause, reason: String) {
         if state.reasons[cause as usize].is_none() {
             state.tell(format!("{}: {} are lost: {reason}", self.carrier.name(), B::WHAT));
             state.reasons[cause as usize] = Some(reason);
@@ -217,7 +217,7 @@ impl<B: Batch> Worker<B> {
     }
 
     /// Returns the memory of a block.
-    fn release(&self, block: &Block, mut state: std::sync::MutexGuard<'_, State>) {
+    fn release(&self, block: &Block, mut state: std::sync::MutexGuard<'_, OutletState>) {
         state.memory = state.memory.saturating_sub(block.bytes.len());
         drop(state);
         self.shared.notify();
@@ -229,7 +229,7 @@ impl<B: Batch> Worker<B> {
         if !self.backoff.rest(Instant::now()).is_zero() {
             return;
         }
-        let is_loaded = |kept: &&Kept| kept.entry.is_some();
+        let is_loaded = |kept: &&PendingBlock| kept.entry.is_some();
         let mut loaded = self.waiting.iter().chain(&self.taken).filter(is_loaded).count();
         while loaded < LOADED_MAX
             && let Some(next) = spool.load()
@@ -237,7 +237,7 @@ impl<B: Batch> Worker<B> {
             match next {
                 Ok((entry, block)) => {
                     self.shared.lock().memory += block.bytes.len();
-                    self.waiting.push_back(Kept { block: Arc::new(block), entry: Some(entry) });
+                    self.waiting.push_back(PendingBlock { block: Arc::new(block), entry: Some(entry) });
                     loaded += 1;
                 }
                 Err((entry, error)) => {
@@ -294,7 +294,7 @@ impl<B: Batch> Worker<B> {
         }
     }
 
-    fn acknowledge(&mut self, kept: Kept) {
+    fn acknowledge(&mut self, kept: PendingBlock) {
         self.last_acknowledged = Instant::now();
         let was_away = self.backoff.succeed();
         self.forget(&kept);
@@ -312,7 +312,7 @@ impl<B: Batch> Worker<B> {
         }
     }
 
-    fn refuse(&mut self, kept: &Kept, why: String) {
+    fn refuse(&mut self, kept: &PendingBlock, why: String) {
         self.forget(kept);
         match &kept.entry {
             Some(entry) if !entry.is_own => {
@@ -326,7 +326,7 @@ impl<B: Batch> Worker<B> {
     }
 
     /// Takes a block out of the spool: of this run, it is in flight again.
-    fn forget(&mut self, kept: &Kept) {
+    fn forget(&mut self, kept: &PendingBlock) {
         let (Some(entry), Some(spool)) = (&kept.entry, &mut self.spool) else { return };
         spool.remove(entry);
         if entry.is_own {
@@ -336,7 +336,7 @@ impl<B: Batch> Worker<B> {
         }
     }
 
-    fn repeat(&mut self, kept: Kept, why: &str) {
+    fn repeat(&mut self, kept: PendingBlock, why: &str) {
         let was_failing = self.backoff.is_failing();
         self.backoff.fail(Instant::now());
         let mut state = self.shared.lock();
@@ -355,7 +355,7 @@ impl<B: Batch> Worker<B> {
                 let at = self
                     .waiting
                     .partition_point(|other| other.entry.is_some() || other.block.id.number < number);
-                self.waiting.insert(at, Kept { block: kept.block, entry });
+                self.waiting.insert(at, PendingBlock { block: kept.block, entry });
             }
         }
     }

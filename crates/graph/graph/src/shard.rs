@@ -117,7 +117,7 @@ fn hash(interfaces: &[Interface], packet: Packet<'_>) -> u64 {
 
 /// State that the reader and the workers share.
 struct SharedBlocks {
-    state: Mutex<State>,
+    state: Mutex<ShardState>,
     /// A block was filled, or the source is at its end.
     filled: Condvar,
     /// A block is free, or the reader is to stop.
@@ -126,7 +126,7 @@ struct SharedBlocks {
     progress: [AtomicU64; 2],
 }
 
-struct State {
+struct ShardState {
     /// The source, until the first worker asks for packets.
     source: Option<Box<dyn Source>>,
     reader: Option<JoinHandle<()>>,
@@ -153,7 +153,7 @@ struct State {
 }
 
 impl SharedBlocks {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, ShardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -197,7 +197,7 @@ impl SharedBlocks {
     }
 }
 
-impl State {
+impl ShardState {
     /// Takes back blocks that all workers are through with.
     fn release(&mut self, desk: &SharedBlocks) {
         let first = self.at.iter().copied().min().unwrap_or(u64::MAX);
@@ -296,7 +296,7 @@ impl FlowShardSource {
     pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<FlowShardSource> {
         let workers = workers.max(1);
         let interfaces = source.interfaces().to_vec();
-        let state = State {
+        let state = ShardState {
             accounts: source.account(),
             source: Some(source),
             reader: None,
@@ -413,7 +413,7 @@ impl FlowShardSource {
             let is_first = state.at[self.worker] == 0 && self.waited == 0;
             state = match is_first {
                 true => {
-                    let is_awaited = |state: &mut State| {
+                    let is_awaited = |state: &mut ShardState| {
                         !state.is_over && !state.is_stopped && state.filled.len() <= ahead
                     };
                     desk.filled.wait_timeout_while(state, wait.max(BEGINNING_WAIT), is_awaited)
@@ -430,7 +430,7 @@ impl FlowShardSource {
 
     /// Ends the source. The worker that comes to it last reports an error, so that the others get the packets before
     /// it.
-    fn end(&mut self, mut state: MutexGuard<'_, State>) -> Result<Advance, Error> {
+    fn end(&mut self, mut state: MutexGuard<'_, ShardState>) -> Result<Advance, Error> {
         let known = self.interfaces.len();
         self.interfaces.extend_from_slice(&state.interfaces[known..]);
         if self.leave(&mut state) == 0 {
@@ -452,7 +452,7 @@ impl FlowShardSource {
     }
 
     /// This worker takes no more. How many are left that do.
-    fn leave(&mut self, state: &mut State) -> usize {
+    fn leave(&mut self, state: &mut ShardState) -> usize {
         if !std::mem::replace(&mut self.is_at_end, true) {
             state.open -= 1;
             state.at[self.worker] = u64::MAX;
@@ -463,7 +463,7 @@ impl FlowShardSource {
 }
 
 /// Makes the reader begin, if it has not.
-fn start(desk: &Arc<SharedBlocks>, state: &mut State) -> Result<(), Error> {
+fn start(desk: &Arc<SharedBlocks>, state: &mut ShardState) -> Result<(), Error> {
     let Some(source) = state.source.take() else { return Ok(()) };
     let reader = Reader { desk: Arc::clone(desk), source, workers: state.at.len(), read: 0 };
     match thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run()) {

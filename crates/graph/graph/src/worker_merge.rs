@@ -36,11 +36,11 @@ type Key = (u64, u64);
 /// The queues between the workers and the thread that reads the merged stream.
 pub struct WorkerMerge {
     inlets: usize,
-    state: Mutex<State>,
+    state: Mutex<MergeState>,
     moved: Condvar,
 }
 
-struct State {
+struct MergeState {
     lanes: Vec<Lane>,
     interfaces: Vec<Interface>,
     /// By inlet and worker: all packets with lesser keys are in their queues.
@@ -86,7 +86,7 @@ impl WorkerMerge {
     /// A merge of `workers` workers. `interfaces` are those that all workers know at the start, in their order.
     pub fn new(exits: usize, inlets: usize, workers: usize, interfaces: Vec<Interface>) -> Arc<WorkerMerge> {
         let lane = || Lane { queues: (0..workers).map(|_| Queue::default()).collect() };
-        let state = State {
+        let state = MergeState {
             lanes: (0..exits * inlets).map(|_| lane()).collect(),
             interfaces,
             watermarks: vec![vec![0; workers]; inlets],
@@ -101,7 +101,7 @@ impl WorkerMerge {
         Arc::new(WorkerMerge { inlets, state: Mutex::new(state), moved: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MergeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -155,7 +155,7 @@ impl WorkerMerge {
     }
 }
 
-impl State {
+impl MergeState {
     fn least_watermark(&self, inlet: usize) -> u64 {
         self.watermarks[inlet].iter().copied().min().unwrap_or(u64::MAX)
     }

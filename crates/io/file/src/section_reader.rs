@@ -9,7 +9,7 @@ use std::ops::Range;
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 
 use crate::read::pcapng::{Keep, Parser};
-use crate::read::{Found, Stop, Window};
+use crate::read::{ParseOutput, Stop, Window};
 
 /// Lends the packets of sections in memory, in batches. Interfaces with the same description are one interface, in
 /// whichever section they come: the table grows only with new descriptions.
@@ -86,7 +86,7 @@ impl SectionReader {
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
         let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };
-        let mut found = Found { interfaces: &mut self.interfaces, records: &mut self.records };
+        let mut found = ParseOutput { interfaces: &mut self.interfaces, records: &mut self.records };
         let parsed = self.parser.parse(&mut window, &mut found);
         self.at = window.at;
         match parsed {

@@ -16,7 +16,7 @@ use crate::error::{Error, FilePosition};
 use crate::input::{Compression, Input};
 use crate::read::detect::{self, DETECT_LEN, Format};
 use crate::read::pcapng::Keep;
-use crate::read::{Found, Parser, Stop, Window, erf, pcap, pcapng};
+use crate::read::{ParseOutput, Parser, Stop, Window, erf, pcap, pcapng};
 use crate::section::{InterfaceStatistics, Section};
 
 /// Reads a pcap, pcapng or ERF file, plain or packed with gzip, zstd or lz4, and lends its packets in batches.
@@ -401,7 +401,7 @@ impl FileSource {
         let FileSource { input, parser, interfaces, records, .. } = self;
         let (bytes, start) = input.window();
         let mut window = Window { bytes, at: start };
-        let mut found = Found { interfaces, records };
+        let mut found = ParseOutput { interfaces, records };
         let result = parser.parse(&mut window, &mut found);
         self.lent = window.at - start;
         result.map_err(|fault| fault.in_file(&self.name, self.place(self.lent)))

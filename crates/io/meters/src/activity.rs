@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use crate::layout::State;
+use crate::layout::SlotState;
 use crate::snapshot::{Snapshot, merge_workers};
 
 /// A stage over all its workers.
@@ -29,7 +29,7 @@ pub struct Activity {
 impl Activity {
     /// Whether it runs no more, and its counters are final.
     pub fn has_ended(&self) -> bool {
-        self.total.state == State::Retired
+        self.total.state == SlotState::Retired
     }
 }
 
@@ -37,10 +37,10 @@ impl Activity {
 ///
 /// Adds up workers. A slot that was reused for something else in between counts for its present use.
 pub fn activities(now: &[Snapshot], earlier: &[Snapshot]) -> Vec<Activity> {
-    let of_state = |state: State| -> Vec<Snapshot> {
+    let of_state = |state: SlotState| -> Vec<Snapshot> {
         now.iter().filter(|snapshot| snapshot.state == state).cloned().collect()
     };
-    let [running, ended] = [State::Used, State::Retired].map(of_state);
+    let [running, ended] = [SlotState::Used, SlotState::Retired].map(of_state);
     let mut all = of_one_state(&running, earlier);
     all.extend(of_one_state(&ended, earlier));
     let sum: u64 = all.iter().fold(0, |sum, one| sum.saturating_add(one.recent.cycles));
@@ -87,7 +87,7 @@ mod tests {
             name: name.into(),
             worker,
             since_ns: 1,
-            state: State::Used,
+            state: SlotState::Used,
             packets_in: packets,
             cycles: packets * 10,
             ..Snapshot::default()
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn ended_processes_come_last_and_are_not_added() {
         let mut old = snapshot("web", 0, 100);
-        old.state = State::Retired;
+        old.state = SlotState::Retired;
         let now = [old.clone(), snapshot("web", 0, 7)];
         let [running, ended] = &activities(&now, &[old])[..] else { panic!("two") };
         assert_eq!((running.total.packets_in, running.has_ended()), (7, false));

@@ -209,7 +209,7 @@ pub fn component_names<'a>(runs: &[&'a Breakdown]) -> Vec<&'a str> {
 
 impl Serialize for Breakdown {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let part = |part: &Component| Part {
+        let part = |part: &Component| CostShare {
             name: part.name.clone(),
             cycles: part.cycles,
             ns: self.nanos(part.cycles),
@@ -232,7 +232,7 @@ impl Serialize for Breakdown {
 }
 
 #[derive(Serialize)]
-struct Part {
+struct CostShare {
     name: String,
     cycles: f64,
     ns: Option<f64>,

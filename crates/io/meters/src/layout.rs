@@ -63,7 +63,7 @@ pub(crate) mod slot {
 /// State of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum SlotState {
     /// Nothing.
     #[default]
     Free = 0,
@@ -91,7 +91,7 @@ pub enum Kind {
 /// The first word of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
-    pub(crate) state: State,
+    pub(crate) state: SlotState,
     pub(crate) kind: Kind,
     pub(crate) worker: u16,
     /// Number of times that the slot was reused.
@@ -109,7 +109,7 @@ impl Tag {
     /// `None` for states and kinds that do not exist: the file is damaged.
     pub(crate) fn of_word(word: u64) -> Option<Tag> {
         let [state, kind, ..] = word.to_le_bytes();
-        let states = [State::Free, State::Used, State::Retired];
+        let states = [SlotState::Free, SlotState::Used, SlotState::Retired];
         let kinds = [Kind::Stage, Kind::Source, Kind::Sink, Kind::Interface];
         Some(Tag {
             state: states.into_iter().find(|known| *known as u8 == state)?,

@@ -37,7 +37,7 @@ pub use clock::{Clock, ClockKind};
 pub use error::Error;
 pub use histogram::{BUCKETS, Histogram, bucket_start};
 pub use kernel::{CpuTimes, Interrupt, KernelCounters, Softnet};
-pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, State, text_of, words_of};
+pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, SlotState, text_of, words_of};
 pub use meter::{Cost, Extra, Meter};
 pub use meter_name::{command_of, meter_name};
 pub use meters::Meters;

@@ -22,8 +22,8 @@ use tapline_sys::{SharedWords, clock};
 use crate::Error;
 use crate::clock::Clock;
 use crate::layout::{
-    BYTE_ORDER, FILE_LEN, Kind, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, State, Tag, VERSION, header, slot,
-    words_of,
+    BYTE_ORDER, FILE_LEN, Kind, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, SlotState, Tag, VERSION, header,
+    slot, words_of,
 };
 use crate::meter::{Meter, Slot};
 use crate::place::{METERS, RunFolder, run_folders};
@@ -145,7 +145,7 @@ impl Meters {
         let generation = Tag::of_word(slot[slot::TAG].load(Relaxed)).map_or(0, |tag| tag.generation);
         let generation = if slot[slot::SINCE].load(Relaxed) == 0 { 0 } else { generation.wrapping_add(1) };
         let tag = |state| Tag { state, kind, worker, generation }.word();
-        slot[slot::TAG].store(tag(State::Free), Relaxed);
+        slot[slot::TAG].store(tag(SlotState::Free), Relaxed);
         std::sync::atomic::fence(Release);
         slot[1..].iter().for_each(|word| word.store(0, Relaxed));
         let name: [u64; slot::NAME.end - slot::NAME.start] = words_of(name);
@@ -154,7 +154,7 @@ impl Meters {
         class.iter().zip(&slot[slot::CLASS]).for_each(|(value, word)| word.store(*value, Relaxed));
         // A clock before 1970 must not look as if the slot had never been used.
         slot[slot::SINCE].store(clock::realtime_ns().max(1).unsigned_abs(), Relaxed);
-        slot[slot::TAG].store(tag(State::Used), Release);
+        slot[slot::TAG].store(tag(SlotState::Used), Release);
         Meter::new(slot, Lease { inner: Arc::clone(&self.inner), number })
     }
 
@@ -168,7 +168,7 @@ impl Meters {
                 let slot = self.inner.part(&slots, number);
                 Snapshot::of_words(&std::array::from_fn(|word| slot[word].load(Relaxed)))
             })
-            .filter(|snapshot| snapshot.state != State::Free)
+            .filter(|snapshot| snapshot.state != SlotState::Free)
             .collect()
     }
 }
@@ -222,7 +222,7 @@ impl Drop for Lease {
         let mut slots = self.inner.lock();
         let slot = self.inner.part(&slots, self.number);
         if let Some(tag) = Tag::of_word(slot[slot::TAG].load(Relaxed)) {
-            slot[slot::TAG].store(Tag { state: State::Retired, ..tag }.word(), Release);
+            slot[slot::TAG].store(Tag { state: SlotState::Retired, ..tag }.word(), Release);
         }
         slots.retired.push_back(self.number);
     }
@@ -308,10 +308,10 @@ mod tests {
         let second = first.clone();
         first.add(&cost(1));
         drop(first);
-        assert_eq!(second.snapshot().state, State::Used);
+        assert_eq!(second.snapshot().state, SlotState::Used);
         drop(second);
         let [left] = &meters.snapshot()[..] else { panic!("one slot") };
-        assert_eq!((left.state, left.kind, left.packets_in), (State::Retired, Kind::Source, 1));
+        assert_eq!((left.state, left.kind, left.packets_in), (SlotState::Retired, Kind::Source, 1));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tapline_sys::disk;
 use crate::Error;
 use crate::clock::ClockKind;
 use crate::layout::{
-    BYTE_ORDER, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, State, VERSION, header, slot, text_of,
+    BYTE_ORDER, MAGIC, SLOT_LEN, SLOT_WORDS, SLOTS_MAX, SlotState, VERSION, header, slot, text_of,
 };
 use crate::place::{self, RunFolder};
 use crate::snapshot::Snapshot;
@@ -102,8 +102,8 @@ impl Reader {
 /// The slot's content, if both readings are of one generation. A slot that changed owner is left out until the next
 /// reading.
 fn settled(first: &Words, second: &Words) -> Option<Snapshot> {
-    let snapshot = Snapshot::of_words(first).filter(|snapshot| snapshot.state != State::Free)?;
-    let again = Snapshot::of_words(second).filter(|snapshot| snapshot.state != State::Free)?;
+    let snapshot = Snapshot::of_words(first).filter(|snapshot| snapshot.state != SlotState::Free)?;
+    let again = Snapshot::of_words(second).filter(|snapshot| snapshot.state != SlotState::Free)?;
     (snapshot.generation == again.generation).then_some(snapshot)
 }
 
@@ -182,12 +182,12 @@ mod tests {
             words[slot::TAG] = Tag { state, kind: Kind::Stage, worker: 0, generation }.word();
             words
         };
-        let used = words(State::Used, 1);
+        let used = words(SlotState::Used, 1);
         assert!(settled(&used, &used).is_some());
-        assert!(settled(&used, &words(State::Retired, 1)).is_some());
-        assert!(settled(&used, &words(State::Used, 2)).is_none());
-        assert!(settled(&used, &words(State::Free, 2)).is_none());
-        assert!(settled(&words(State::Free, 0), &used).is_none());
+        assert!(settled(&used, &words(SlotState::Retired, 1)).is_some());
+        assert!(settled(&used, &words(SlotState::Used, 2)).is_none());
+        assert!(settled(&used, &words(SlotState::Free, 2)).is_none());
+        assert!(settled(&words(SlotState::Free, 0), &used).is_none());
         let mut damaged = used;
         damaged[slot::TAG] = 0xff;
         assert!(settled(&damaged, &damaged).is_none());

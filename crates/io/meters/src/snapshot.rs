@@ -4,7 +4,7 @@ use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
 use crate::histogram::Histogram;
-use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, State, Tag, slot, text_of};
+use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, SlotState, Tag, slot, text_of};
 
 /// Value of a further counter that means that the number cannot be known.
 pub const UNKNOWN: u64 = u64::MAX;
@@ -21,7 +21,7 @@ pub struct Snapshot {
     /// Whether it is a stage, a source, a sink or an interface.
     pub kind: Kind,
     /// Whether the stage still runs.
-    pub state: State,
+    pub state: SlotState,
     /// The stage's worker; the first one's after a merge.
     pub worker: u16,
     /// Number of earlier uses of the slot in the file.
@@ -91,8 +91,8 @@ impl Snapshot {
                 None => self.extras.push((name.clone(), *value)),
             }
         }
-        if other.state == State::Used {
-            self.state = State::Used;
+        if other.state == SlotState::Used {
+            self.state = SlotState::Used;
         }
         self.since_ns = self.since_ns.min(other.since_ns);
     }
@@ -204,7 +204,7 @@ mod tests {
         Snapshot {
             name: name.into(),
             class: "filter".into(),
-            state: State::Retired,
+            state: SlotState::Retired,
             worker,
             batches: 1,
             packets_in: packets,

@@ -52,7 +52,7 @@ pub struct MergedBatch<'a> {
 
 /// A reader of several buffers.
 pub struct MergedReader {
-    parts: Vec<Part>,
+    parts: Vec<MergeInput>,
     order: MergeOrder,
     turn: usize,
     /// The batch that was lent last: its part, and up to which packet.
@@ -64,7 +64,7 @@ pub struct MergedReader {
     wakeup: Option<Arc<Wakeup>>,
 }
 
-struct Part {
+struct MergeInput {
     reader: Reader,
     /// The first packet of its batch that was not lent.
     next: usize,
@@ -86,7 +86,7 @@ struct Promise {
     is_past: bool,
 }
 
-impl Part {
+impl MergeInput {
     /// Has packets, or asks for some.
     fn fill(&mut self) -> Result<bool, Error> {
         if self.next == self.len {
@@ -118,7 +118,7 @@ impl MergedReader {
     pub fn new(readers: Vec<Reader>, order: MergeOrder) -> MergedReader {
         let parts = readers
             .into_iter()
-            .map(|reader| Part {
+            .map(|reader| MergeInput {
                 reader,
                 next: 0,
                 len: 0,
@@ -183,7 +183,7 @@ impl MergedReader {
     /// The verdicts on the packets that are lent; none unless they are lent too ([`VerdictUse::Lend`]).
     pub fn lent_verdicts(&self) -> &[u32] {
         let Some((reader, end)) = self.lent else { return &[] };
-        let Part { reader, next, .. } = &self.parts[reader];
+        let MergeInput { reader, next, .. } = &self.parts[reader];
         reader.verdicts().get(*next..end).unwrap_or_default()
     }
 
@@ -393,6 +393,6 @@ impl MergedReader {
 }
 
 /// Number of packets that a part has handed on, with the run that is lent.
-fn handed_on(lent: Option<(usize, usize)>, at: usize, part: &Part) -> usize {
+fn handed_on(lent: Option<(usize, usize)>, at: usize, part: &MergeInput) -> usize {
     lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end)
 }

@@ -119,9 +119,9 @@ fn packets_before_the_head_are_there() {
 }
 
 /// One reader, as the writer sees it.
-struct Held(Producer);
+struct OneReader(Producer);
 
-impl Holders for Held {
+impl Holders for OneReader {
     fn begin(&mut self, _: u64) {}
 
     fn hold(&mut self, sequence: u64) -> bool {
@@ -136,7 +136,7 @@ fn a_held_block_keeps_its_packets() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);
         let (producer, consumer) = index_pair(Guarantee::Leased);
-        let mut holders = Held(producer);
+        let mut holders = OneReader(producer);
         let first = put(&mut store, &mut holders).expect("room");
         for _ in 0..3 {
             put(&mut store, &mut holders).expect("room");

@@ -15,13 +15,13 @@ use crate::store::IndexEntry;
 
 /// The reader's three counters, as last believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct TrustedCounters {
     delivered: u64,
     overwritten: u64,
     damaged: u64,
 }
 
-impl Told {
+impl TrustedCounters {
     fn consumed(&self) -> Option<u64> {
         self.delivered.checked_add(self.overwritten)?.checked_add(self.damaged)
     }
@@ -53,7 +53,7 @@ pub(crate) struct Producer {
     /// As last shown.
     published_full: u64,
     bytes: u64,
-    told: Told,
+    told: TrustedCounters,
     /// The sum of the reported counts.
     consumed: u64,
     is_implausible: bool,
@@ -90,7 +90,7 @@ impl Producer {
             index_full: 0,
             published_full: 0,
             bytes: 0,
-            told: Told::default(),
+            told: TrustedCounters::default(),
             consumed: 0,
             is_implausible: false,
         }
@@ -185,7 +185,7 @@ impl Producer {
     /// consumed.
     pub(crate) fn listen(&mut self) -> u64 {
         // Pairs with the release stores in `Consumer::commit`: what the reader loaded from a place, it loaded before.
-        let told = Told {
+        let told = TrustedCounters {
             delivered: self.words[index::DELIVERED].load(Acquire),
             overwritten: self.words[index::OVERWRITTEN].load(Acquire),
             damaged: self.words[index::DAMAGED].load(Acquire),
@@ -220,7 +220,7 @@ impl Producer {
 
     pub(crate) fn account(&mut self) -> Account {
         self.listen();
-        let Told { delivered, overwritten, damaged } = self.told;
+        let TrustedCounters { delivered, overwritten, damaged } = self.told;
         Account {
             offered: self.head + self.index_full,
             delivered,

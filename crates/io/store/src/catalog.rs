@@ -18,7 +18,7 @@ use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
 use crate::log::history;
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 
 /// Segments without an index whose heads are read for their totals, at most.
 const WALKED_MAX: u32 = 64;
@@ -81,7 +81,7 @@ pub struct Standing {
     pub index_len: u64,
     /// Slots of 1 MiB in the index, up to the last one with a chunk.
     pub slots: u32,
-    /// Slots whose keys are not all in the index, by the number of the [`Way`](crate::Way): searches for such keys read
+    /// Slots whose keys are not all in the index, by the number of the [`OpenKeys`](crate::Way): searches for such keys read
     /// these slots.
     pub open: [u32; WAYS],
     /// Packets not recorded because their flow had reached its [`Cutoff`](crate::Cutoff).
@@ -267,7 +267,7 @@ impl Catalog {
         let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
         let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?.sealed(sealed);
         let mut contents = Contents::new(self.segment_len);
-        while let Some(Found { offset, head }) = walk.next() {
+        while let Some(FoundChunk { offset, head }) = walk.next() {
             contents.note(&head, offset, [0; 32]);
         }
         Some(contents.summary)
@@ -291,7 +291,7 @@ impl Catalog {
         let file = disk::open_regular(&self.segment_path(number), OpenOptions::new().read(true)).ok()?;
         let mut walk = Walk::new(&file, self.id, number, self.segment_len).ok()?;
         let mut span: Option<(Timestamp, Timestamp)> = None;
-        while let Some(Found { head, .. }) = walk.next() {
+        while let Some(FoundChunk { head, .. }) = walk.next() {
             if head.packets > 0 {
                 let (first, last) = span.unwrap_or((head.first, head.last));
                 span = Some((first.min(head.first), last.max(head.last)));

@@ -45,7 +45,7 @@ pub enum Class {
     Mac = 12,
     /// A name that is asked for; by option.
     Name = 13,
-    /// Slots that are open in a [`Way`].
+    /// Slots that are open in a [`OpenKeys`].
     Open = 15,
 }
 
@@ -56,7 +56,7 @@ pub(crate) const INNER: u8 = 16;
 /// format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Way {
+pub enum OpenKeys {
     /// Any fact.
     All = 0,
     /// Pairs and flows.
@@ -75,7 +75,8 @@ pub enum Way {
 pub const WAYS: usize = WAYS_ALL.len();
 
 /// All of them, by their numbers.
-pub const WAYS_ALL: [Way; 6] = [Way::All, Way::Flows, Way::Ports, Way::Addresses, Way::Inner, Way::Names];
+pub const WAYS_ALL: [OpenKeys; 6] =
+    [OpenKeys::All, OpenKeys::Flows, OpenKeys::Ports, OpenKeys::Addresses, OpenKeys::Inner, OpenKeys::Names];
 
 /// Group of keys that the budget of an index drops together. The numbers are the upper two bits of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,12 +105,12 @@ impl Group {
     }
 
     /// The way in which a slot is open where keys of the group were given up.
-    pub fn way(self) -> Way {
+    pub fn way(self) -> OpenKeys {
         match self {
-            Group::Kinds => Way::All,
-            Group::Addresses => Way::Addresses,
-            Group::Ports => Way::Ports,
-            Group::Flows => Way::Flows,
+            Group::Kinds => OpenKeys::All,
+            Group::Addresses => OpenKeys::Addresses,
+            Group::Ports => OpenKeys::Ports,
+            Group::Flows => OpenKeys::Flows,
         }
     }
 }
@@ -139,7 +140,7 @@ pub fn inner_key(class: Class, value: u128) -> u64 {
 }
 
 /// Key of the slots that are open in a way.
-pub fn open_key(way: Way) -> u64 {
+pub fn open_key(way: OpenKeys) -> u64 {
     key(Class::Open, way as u128)
 }
 
@@ -226,11 +227,11 @@ impl PacketKeys {
     pub(crate) fn take(&mut self, link_type: LinkType, packet: Packet<'_>, headers: &Headers) {
         (self.len, self.depth) = (0, 0);
         if self.fill(link_type, packet, headers).is_none() {
-            self.open(Way::All);
+            self.open(OpenKeys::All);
         }
         match headers.inner(packet.data) {
             Some(inner) => self.take_inner(&inner, packet),
-            None if may_be_tunnel(packet.data, headers) => self.open(Way::Inner),
+            None if may_be_tunnel(packet.data, headers) => self.open(OpenKeys::Inner),
             None => {}
         }
     }
@@ -241,11 +242,11 @@ impl PacketKeys {
         let headers = inner.headers(packet.data);
         self.depth = INNER;
         if self.fill(inner.link_type, Packet { data, meta: &meta }, &headers).is_none() {
-            self.open(Way::Inner);
+            self.open(OpenKeys::Inner);
         }
     }
 
-    fn open(&mut self, way: Way) {
+    fn open(&mut self, way: OpenKeys) {
         self.put(open_key(way));
     }
 
@@ -261,7 +262,7 @@ impl PacketKeys {
             self.len += 1;
         } else {
             // Cannot be with the numbers above; a search must not miss a packet if they are ever wrong.
-            self.keys[KEYS_MAX - 1] = open_key(Way::All);
+            self.keys[KEYS_MAX - 1] = open_key(OpenKeys::All);
         }
     }
 

@@ -53,7 +53,7 @@ pub use hold::{Hold, HoldEntry};
 pub use index::IndexOptions;
 pub use input::{SearchFilter, SearchReport, StoreInput, StoreReading};
 pub use keys::{
-    Class, Group, WAYS, WAYS_ALL, Way, flow_value, inner_key, key, mac_value, name_value, open_key,
+    Class, Group, OpenKeys, WAYS, WAYS_ALL, flow_value, inner_key, key, mac_value, name_value, open_key,
     pair_value, port_value,
 };
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};

@@ -12,7 +12,7 @@ use crate::chunk::CHUNK_HEAD_LEN;
 use crate::erase::Blocks;
 use crate::error::Error;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 
 /// The type of an Interface Description Block (draft-ietf-opsawg-pcapng, section 4.2).
 const INTERFACE: u32 = 1;
@@ -43,7 +43,7 @@ impl Catalog {
 }
 
 /// Link types that a chunk describes. All descriptions are in its first half MiB.
-fn described(file: &File, found: &Found) -> Vec<LinkType> {
+fn described(file: &File, found: &FoundChunk) -> Vec<LinkType> {
     let len = found.head.len as usize;
     let mut bytes = vec![0; len.min(PAGE_LEN)];
     let mut is_read = file.read_exact_at(&mut bytes, found.offset).is_ok();

@@ -40,9 +40,9 @@ impl StoreName {
         let mut store = StoreName { directory: PathBuf::from(directory), ..StoreName::default() };
         for text in parts.split('&').filter(|text| !text.is_empty()) {
             match part(text) {
-                Some(Part::From(moment)) => store.from = Some(moment.to_owned()),
-                Some(Part::To(moment)) => store.to = Some(moment.to_owned()),
-                Some(Part::Follow) => store.follow = true,
+                Some(NamePart::From(moment)) => store.from = Some(moment.to_owned()),
+                Some(NamePart::To(moment)) => store.to = Some(moment.to_owned()),
+                Some(NamePart::Follow) => store.follow = true,
                 None => {
                     return Some(Err(format!("{text:?}: a store's name may say from=TIME, to=TIME, follow")));
                 }
@@ -77,17 +77,17 @@ impl StoreName {
     }
 }
 
-enum Part<'a> {
+enum NamePart<'a> {
     From(&'a str),
     To(&'a str),
     Follow,
 }
 
-fn part(text: &str) -> Option<Part<'_>> {
+fn part(text: &str) -> Option<NamePart<'_>> {
     match text.split_once('=') {
-        Some(("from", moment)) => Some(Part::From(moment)),
-        Some(("to", moment)) => Some(Part::To(moment)),
-        None if text == "follow" => Some(Part::Follow),
+        Some(("from", moment)) => Some(NamePart::From(moment)),
+        Some(("to", moment)) => Some(NamePart::To(moment)),
+        None if text == "follow" => Some(NamePart::Follow),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
 //! Indexes and roll-ups made again from chunks alone; a left `rewrite` finished. Nothing else is touched.
 
 use crate::catalog::Catalog;
-use crate::check::{State, complete_roll_ups, segment_state};
+use crate::check::{IndexCondition, complete_roll_ups, segment_state};
 use crate::erase::rewrite;
 use crate::error::Error;
 use crate::index::rollup::{self, RollUp};
@@ -63,8 +63,8 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         }
         repaired.segments += 1;
         match segment_state(catalog, number, &history) {
-            Some(State::Whole) => repaired.intact += 1,
-            Some(State::Missing | State::Damaged | State::Different) => {
+            Some(IndexCondition::Whole) => repaired.intact += 1,
+            Some(IndexCondition::Missing | IndexCondition::Damaged | IndexCondition::Different) => {
                 repaired.make(catalog, number, &mut index, &mut history)?;
             }
             None => repaired.unreadable += 1,

@@ -14,7 +14,7 @@ use crate::index::{self, Builder, Contents, IndexOptions, rollup};
 use crate::keys::Class;
 use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
 use crate::log::{self, History};
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 
 /// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
 pub(crate) fn seal(
@@ -50,7 +50,7 @@ pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
 }
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
-pub(crate) fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
+pub(crate) fn read_intact(file: &File, found: &FoundChunk, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
     buffer.resize(found.head.len as usize, 0);
     file.read_exact_at(buffer, found.offset).ok()?;
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))

@@ -22,9 +22,9 @@ use tapline_testkit::stock::{Stock, Texts};
 
 use crate::index::Owner;
 use crate::index::rollup::RollUp;
-use crate::keys::{Class, PacketKeys, Way, key, open_key};
+use crate::keys::{Class, OpenKeys, PacketKeys, key, open_key};
 use crate::search::{Examine, Next, ParallelSearch};
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 use crate::{
     Catalog, Eraser, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
     RecorderSettings, SLOT_LEN, Search, SearchAccount, Wanted, Window, check, repair, verify,
@@ -221,7 +221,7 @@ fn record_range(root: &Path, settings: &RecorderSettings, numbers: std::ops::Ran
 }
 
 /// The chunks of the first segment.
-fn chunks_of(catalog: &Catalog) -> Vec<Found> {
+fn chunks_of(catalog: &Catalog) -> Vec<FoundChunk> {
     let file = std::fs::File::open(catalog.segment_path(1)).unwrap();
     let mut walk = Walk::new(&file, catalog.id, 1, catalog.segment_len()).unwrap();
     std::iter::from_fn(|| walk.next()).collect()
@@ -322,7 +322,7 @@ fn a_roll_up_tells_of_64_segments() {
     let roll_up = RollUp::read(&catalog, 0).unwrap();
     let index = catalog.index(64).unwrap();
     assert_eq!(roll_up.times(64), Some((index.summary.first, index.summary.last)));
-    assert_eq!((roll_up.times(65), roll_up.is_open(64, Way::All)), (None, false));
+    assert_eq!((roll_up.times(65), roll_up.is_open(64, OpenKeys::All)), (None, false));
     let has = |kind: u16| roll_up.may_have(key(Class::EtherType, kind.into())).unwrap();
     let kinds_of = |segment: u64| -> Vec<u16> {
         let index = catalog.index(segment).unwrap();

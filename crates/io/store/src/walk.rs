@@ -60,7 +60,7 @@ pub(crate) struct Walk<'a> {
 
 /// A chunk that was found, and where.
 #[derive(Clone, Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundChunk {
     pub(crate) offset: u64,
     pub(crate) head: ChunkHead,
 }
@@ -111,7 +111,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The next chunk; `None` at the end. What the disk cannot read is damaged.
-    pub(crate) fn next(&mut self) -> Option<Found> {
+    pub(crate) fn next(&mut self) -> Option<FoundChunk> {
         while self.at + PAGE_LEN as u64 <= self.end {
             let mut bytes = [0; CHUNK_HEAD_LEN];
             let is_read = self.bytes.read(&mut bytes, self.at);
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
                 self.has_chunks = true;
                 self.left = self.left.saturating_sub(1);
                 self.at += u64::from(head.len);
-                return Some(Found { offset, head });
+                return Some(FoundChunk { offset, head });
             }
             let in_slot = (self.at % SLOT_LEN as u64) as usize;
             if in_slot == 0 {

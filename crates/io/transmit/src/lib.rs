@@ -48,7 +48,7 @@ pub use permit::{SendPermit, SendPolicy};
 pub use progress::{Progress, ProgressReader, ProgressWriter, progress};
 pub use ready::FrameEdit;
 
-use backend::Way;
+use backend::OpenBackend;
 use ready::{Maker, is_own};
 
 /// The longest wait at once for room in the socket.
@@ -110,7 +110,7 @@ impl SendCounts {
 pub struct Transmitter {
     name: String,
     link_type: LinkType,
-    way: Way,
+    way: OpenBackend,
     skipped_backends: Vec<SkippedBackend>,
     maker: Maker,
     queue_timeout: Duration,
@@ -139,7 +139,7 @@ impl Transmitter {
         let if_index = permit.if_index();
         let mut route = permit.run(RouteSocket::open).and_then(|opened| opened).map_err(fail)?;
         let dropped_before = tx_dropped(&mut route, if_index);
-        let (way, skipped_backends) = Way::open(permit, settings.backend, settings.segments)?;
+        let (way, skipped_backends) = OpenBackend::open(permit, settings.backend, settings.segments)?;
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
         Ok(Transmitter {

@@ -330,9 +330,9 @@ mod tests {
     }
 
     /// A setting of the kernel that is as it was again when this is dropped.
-    struct Kept(Change);
+    struct RestoreGuard(Change);
 
-    impl Drop for Kept {
+    impl Drop for RestoreGuard {
         fn drop(&mut self) {
             let _ = self.0.apply();
         }
@@ -351,7 +351,7 @@ mod tests {
         };
         let other = now.parse::<u64>().expect("a number") + 1;
         let step = file(&format!("{other:#x}")).step().unwrap();
-        let _kept = Kept(step.before.clone());
+        let _kept = RestoreGuard(step.before.clone());
         match step.change.apply() {
             Err(Error::NotInEffect { .. }) => {}
             Err(error) => return eprintln!("skipped: {test}: {error}"),

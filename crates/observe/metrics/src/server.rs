@@ -168,7 +168,7 @@ impl Server {
             Err(error) => return is_of_one_client(&error),
         };
         let Ok(end) = connection.end() else { return false };
-        let place = Place::take(&self.shared, end);
+        let place = ConnectionSlot::take(&self.shared, end);
         let answering = move || {
             // A client that left, was too slow, or gave way, has itself to tell.
             let _ = answer(connection, |format| {
@@ -217,21 +217,21 @@ impl Shared {
 }
 
 /// One of the places for connections.
-struct Place {
+struct ConnectionSlot {
     shared: Arc<Shared>,
     number: u64,
 }
 
-impl Place {
-    fn take(shared: &Arc<Shared>, end: End) -> Place {
+impl ConnectionSlot {
+    fn take(shared: &Arc<Shared>, end: End) -> ConnectionSlot {
         shared.connections.fetch_add(1, Ordering::Relaxed);
         let number = shared.next.fetch_add(1, Ordering::Relaxed);
         shared.waiting().insert(number, end);
-        Place { shared: Arc::clone(shared), number }
+        ConnectionSlot { shared: Arc::clone(shared), number }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.shared.waiting().remove(&self.number);
         self.shared.connections.fetch_sub(1, Ordering::Relaxed);

@@ -24,5 +24,5 @@ pub use filter_line::FilterLine;
 pub use past::PastWindow;
 pub use rights::Rights;
 pub use tables::{HostContent, PartTable, Side, SumRow, SumTable};
-pub use watched::{EventFile, RecorderTable, Told, WatchEvent, Watched};
+pub use watched::{EventFile, EventLine, RecorderTable, WatchEvent, Watched};
 pub use words::KeyWords;

@@ -36,7 +36,7 @@ const TABLES_MAX: usize = 100;
 
 /// A parsed line of the event file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum EventLine {
     /// An event.
     Event(WatchEvent),
     /// The contents of a recorder at the end of a period.
@@ -101,9 +101,9 @@ struct Line {
 }
 
 impl Line {
-    fn told(self) -> Option<Told> {
+    fn told(self) -> Option<EventLine> {
         let is_table = self.recorder.is_some();
-        if is_table { self.table().map(Told::Table) } else { self.event().map(Told::Event) }
+        if is_table { self.table().map(EventLine::Table) } else { self.event().map(EventLine::Event) }
     }
 
     fn event(self) -> Option<WatchEvent> {
@@ -209,7 +209,7 @@ impl EventFile {
     ///
     /// # Errors
     /// The system's error; if another file has the name now, also the remedy.
-    pub fn read(&mut self) -> io::Result<(Vec<Told>, bool)> {
+    pub fn read(&mut self) -> io::Result<(Vec<EventLine>, bool)> {
         let len = self.file.metadata()?.len();
         if len < self.position {
             self.go_to(0);
@@ -266,7 +266,7 @@ impl EventFile {
     }
 
     /// Ends the line.
-    fn line(&mut self) -> Option<Told> {
+    fn line(&mut self) -> Option<EventLine> {
         let is_left_out = std::mem::take(&mut self.is_left_out);
         let is_of_before = std::mem::take(&mut self.is_of_before);
         let line = std::mem::take(&mut self.part);
@@ -297,10 +297,10 @@ pub struct Watched {
 
 impl Watched {
     /// Adds a line; the oldest is dropped.
-    pub fn add(&mut self, told: Told) {
+    pub fn add(&mut self, told: EventLine) {
         match told {
-            Told::Event(event) => push(&mut self.events, event, EVENTS_MAX),
-            Told::Table(table) => push(&mut self.tables, table, TABLES_MAX),
+            EventLine::Event(event) => push(&mut self.events, event, EVENTS_MAX),
+            EventLine::Table(table) => push(&mut self.tables, table, TABLES_MAX),
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
         (file, opened)
     }
 
-    fn read(file: &mut EventFile) -> Vec<Told> {
+    fn read(file: &mut EventFile) -> Vec<EventLine> {
         let mut all = Vec::new();
         for _ in 0..100 {
             let (told, has_more) = file.read().expect("readable");
@@ -357,13 +357,13 @@ mod tests {
     fn lines_become_events_and_tables_as_they_come() {
         let (mut file, mut events) = opened(&format!("{EVENT}\n{}", &TABLE[..40]));
         let first = read(&mut events);
-        let Told::Event(event) = &first[0] else { panic!("{first:?}") };
+        let EventLine::Event(event) = &first[0] else { panic!("{first:?}") };
         assert_eq!((event.rule.as_str(), event.kind.as_str()), ("scan", "raised"));
         assert_eq!(event.text, "src 10.0.0.5, value 20", "a rule without a message has its key");
         assert_eq!(event.time_ns, 1_795_644_800_000_000_001);
         assert_eq!(first.len(), 1, "a line is whole with its end");
         writeln!(file, "{}", &TABLE[40..]).expect("room");
-        let Told::Table(table) = &read(&mut events)[0] else { panic!("a table") };
+        let EventLine::Table(table) = &read(&mut events)[0] else { panic!("a table") };
         assert_eq!(
             (table.recorder.as_str(), table.rows.clone()),
             ("t/talkers", vec![vec!["10.0.0.5".to_owned(), "700".to_owned()]])
@@ -398,7 +398,7 @@ mod tests {
     fn a_rule_without_key_and_message_has_both_ends() {
         let line = r#"{"time":"2026-11-25T22:13:20Z","rule":"a","event":"seen","about":{"src":"10.0.0.5","dst":"10.0.0.6"},"value":7}"#;
         let (_file, mut events) = opened(&format!("{line}\n"));
-        let Told::Event(event) = &read(&mut events)[0] else { panic!("an event") };
+        let EventLine::Event(event) = &read(&mut events)[0] else { panic!("an event") };
         assert_eq!(event.text, "10.0.0.5 to 10.0.0.6, value 7");
     }
 
@@ -433,7 +433,7 @@ mod tests {
         });
         let (_file, mut events) = opened(&format!("{event}\n{table}\n"));
         let told = read(&mut events);
-        let [Told::Event(event), Told::Table(table)] = told.as_slice() else { panic!("{told:?}") };
+        let [EventLine::Event(event), EventLine::Table(table)] = told.as_slice() else { panic!("{told:?}") };
         assert!(event.text.len() <= TEXT_MAX && event.rule.len() <= TEXT_MAX);
         assert!(event.text.starts_with(" [31m\u{e9}"), "no control character: {:?}", event.text);
         assert_eq!((table.columns.len(), table.rows[0].len()), (COLUMNS_MAX, COLUMNS_MAX));
@@ -457,7 +457,7 @@ mod tests {
     fn the_latest_are_kept_and_asked_by_time() {
         let mut watched = Watched::default();
         for second in 0..2000 {
-            watched.add(Told::Event(WatchEvent {
+            watched.add(EventLine::Event(WatchEvent {
                 time_ns: second,
                 rule: "a".to_owned(),
                 kind: "seen".to_owned(),

@@ -76,7 +76,7 @@ struct Counts {
 
 /// The amount that one flow adds to a key of a ranking.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Part {
+pub(crate) struct RankingAmount {
     pub(crate) amount: Amount,
     /// The part of it that the row's first side sent.
     pub(crate) first: Amount,
@@ -92,7 +92,7 @@ impl Ranking {
     /// Adds packets and bytes of a key: one flow's.
     pub fn add(&mut self, key: Key, amount: Amount) {
         let hash = hash(&key.0, self.seed);
-        self.add_part(&key.0, hash, &Part { amount, ..Part::default() }, nothing);
+        self.add_part(&key.0, hash, &RankingAmount { amount, ..RankingAmount::default() }, nothing);
     }
 }
 
@@ -125,7 +125,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
     }
 
     /// Adds a part of a key that is often the same as before: many flows in turn are of one interface, segment or service.
-    pub(crate) fn add_often(&mut self, key: &[u64; WORDS], part: &Part) {
+    pub(crate) fn add_often(&mut self, key: &[u64; WORDS], part: &RankingAmount) {
         if self.tag(self.last) != 0 && self.has_key(self.last, key) {
             return self.count(self.last, part);
         }
@@ -139,7 +139,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         &mut self,
         key: &[u64; WORDS],
         hash: u64,
-        part: &Part,
+        part: &RankingAmount,
         new: impl FnOnce() -> (Key, i64),
     ) -> Option<usize> {
         let found = self.find(set_of(hash), tag_of(hash), key);
@@ -186,7 +186,7 @@ impl<const WORDS: usize> Ranking<WORDS> {
         self.sets[place / WAYS].tags[place % WAYS]
     }
 
-    fn count(&mut self, place: usize, part: &Part) {
+    fn count(&mut self, place: usize, part: &RankingAmount) {
         self.at_most[place].add(part.amount);
         let counts = &mut self.counts[place];
         counts.amount.add(part.amount);

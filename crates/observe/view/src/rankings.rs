@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use crate::change::Change;
 use crate::dimension::{Dimension, KEY_WORDS, Key, order};
-use crate::ranking::{Part, Ranking, hash, nothing};
+use crate::ranking::{Ranking, RankingAmount, hash, nothing};
 use crate::table::{Amount, Tables};
 
 /// Flows that are added together: each dimension's memory is used for all of them before the next dimension's.
@@ -72,7 +72,7 @@ impl Rankings {
             for (sender, receiver) in [(0, 1), (1, 0)] {
                 let amount = change.amounts[sender];
                 if amount.packets > 0 {
-                    let part = Part { amount, ..Part::default() };
+                    let part = RankingAmount { amount, ..RankingAmount::default() };
                     self.host_out.add_part(&hosts[sender], of.hosts[sender], &part, nothing);
                     self.host_in.add_part(&hosts[receiver], of.hosts[receiver], &part, nothing);
                 }
@@ -83,7 +83,7 @@ impl Rankings {
         }
         for (change, of) in both() {
             let described = || (flow_name(change), change.fields.began_ns);
-            let part = Part { state: change.state.into(), ..of.part(change, false) };
+            let part = RankingAmount { state: change.state.into(), ..of.part(change, false) };
             self.flow.add_part(&flow_words(change), of.flow, &part, described);
         }
         for (change, of) in both() {
@@ -132,8 +132,8 @@ impl Rankings {
 
 impl Prepared {
     /// The part that a row gets; its first side is the one that began the flow, unless they are swapped.
-    fn part(&self, change: &Change<'_>, is_swapped: bool) -> Part {
-        Part { amount: self.whole, first: change.amounts[usize::from(is_swapped)], state: 0 }
+    fn part(&self, change: &Change<'_>, is_swapped: bool) -> RankingAmount {
+        RankingAmount { amount: self.whole, first: change.amounts[usize::from(is_swapped)], state: 0 }
     }
 }
 

@@ -187,7 +187,7 @@ impl History {
     /// # Errors
     /// [`Error::HistoryHeld`], [`Error::HistoryFile`], [`Error::HistoryVersion`].
     pub fn open(path: &Path, limits: HistoryLimits) -> Result<History, Error> {
-        let place::Place { path, lock } = place::take(path)?;
+        let place::LockedFile { path, lock } = place::take(path)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_NO_MUTEX
             | OpenFlags::SQLITE_OPEN_NOFOLLOW;

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tapline_pages::{RecorderTable, Told, WINDOW_MAX, WatchEvent, second_without_rows};
+use tapline_pages::{EventLine, RecorderTable, WINDOW_MAX, WatchEvent, second_without_rows};
 use tapline_view::Reading;
 
 use crate::complaint::Complaint;
@@ -86,7 +86,7 @@ impl Keeper {
     }
 
     /// Hands events and tables over.
-    pub(crate) fn push_told(&self, told: impl IntoIterator<Item = Told>) {
+    pub(crate) fn push_told(&self, told: impl IntoIterator<Item = EventLine>) {
         let mut queue = self.lock();
         queue.told.extend(told);
         drop(queue);
@@ -163,7 +163,7 @@ impl Keeper {
 /// Events and tables that wait, the oldest first.
 #[derive(Debug, Default)]
 struct ToldQueue {
-    told: VecDeque<Told>,
+    told: VecDeque<EventLine>,
     bytes: usize,
     /// Events that were dropped because the queue was full.
     given_up: u64,
@@ -171,7 +171,7 @@ struct ToldQueue {
 
 impl ToldQueue {
     /// Adds some; the oldest give way.
-    fn extend(&mut self, told: impl IntoIterator<Item = Told>) {
+    fn extend(&mut self, told: impl IntoIterator<Item = EventLine>) {
         for one in told {
             self.bytes += len(&one);
             self.told.push_back(one);
@@ -194,7 +194,7 @@ impl ToldQueue {
     }
 
     /// Writes them, the oldest first; those of a write that failed stay, and those behind them.
-    fn write(&mut self, mut add: impl FnMut(&[Told]) -> Result<(), Error>) -> Result<(), Error> {
+    fn write(&mut self, mut add: impl FnMut(&[EventLine]) -> Result<(), Error>) -> Result<(), Error> {
         while !self.told.is_empty() {
             let count = self.of_a_transaction();
             add(&self.told.make_contiguous()[..count])?;
@@ -215,22 +215,22 @@ impl ToldQueue {
 }
 
 /// The bytes that one takes in memory.
-fn len(told: &Told) -> usize {
+fn len(told: &EventLine) -> usize {
     let text = |text: &String| size_of::<String>() + text.len();
     let texts = |texts: &Vec<String>| size_of::<Vec<String>>() + texts.iter().map(text).sum::<usize>();
     let len = match told {
-        Told::Event(WatchEvent { rule, kind, text: message, recording, .. }) => {
+        EventLine::Event(WatchEvent { rule, kind, text: message, recording, .. }) => {
             [rule, kind, message].into_iter().chain(recording).map(text).sum::<usize>()
         }
-        Told::Table(RecorderTable { recorder, kind, columns, rows, .. }) => {
+        EventLine::Table(RecorderTable { recorder, kind, columns, rows, .. }) => {
             text(recorder) + text(kind) + texts(columns) + rows.iter().map(texts).sum::<usize>()
         }
     };
-    size_of::<Told>() + len
+    size_of::<EventLine>() + len
 }
 
 /// Adds events and tables to a history, and counts those of the future.
-fn add(history: &mut History, told: &[Told], future: &mut u64) -> Result<(), Error> {
+fn add(history: &mut History, told: &[EventLine], future: &mut u64) -> Result<(), Error> {
     *future += history.add_told(told, now_ns())?;
     Ok(())
 }
@@ -276,14 +276,21 @@ mod tests {
     use super::*;
     use crate::history::HistoryLimits;
 
-    fn event(time_ns: i64) -> Told {
+    fn event(time_ns: i64) -> EventLine {
         let (rule, kind) = ("a".to_owned(), "seen".to_owned());
-        Told::Event(WatchEvent { time_ns, rule, kind, text: String::new(), swallowed: 0, recording: None })
+        EventLine::Event(WatchEvent {
+            time_ns,
+            rule,
+            kind,
+            text: String::new(),
+            swallowed: 0,
+            recording: None,
+        })
     }
 
     /// A table with a row of `bytes` bytes.
-    fn table(to_ns: i64, bytes: usize) -> Told {
-        Told::Table(RecorderTable {
+    fn table(to_ns: i64, bytes: usize) -> EventLine {
+        EventLine::Table(RecorderTable {
             recorder: "a".to_owned(),
             kind: "list".to_owned(),
             from_ns: to_ns - 1,
@@ -304,12 +311,12 @@ mod tests {
         let mut waiting = ToldQueue::default();
         waiting.append(told);
         waiting.append(std::mem::take(&mut keeper.lock().told));
-        let tables = waiting.told.iter().filter(|one| matches!(one, Told::Table(_))).count();
+        let tables = waiting.told.iter().filter(|one| matches!(one, EventLine::Table(_))).count();
         assert_eq!(tables, 31, "8 MiB, but for what they take beside their texts");
         assert_eq!(waiting.told.len() as u64 + waiting.given_up, 12_000 + 100);
         assert!(waiting.bytes <= TOLD_BYTES_MAX && waiting.told.back() == Some(&table(99, 256 << 10)));
         assert_eq!(waiting.bytes, waiting.told.iter().map(len).sum::<usize>());
-        let empty = Told::Table(RecorderTable {
+        let empty = EventLine::Table(RecorderTable {
             recorder: String::new(),
             kind: String::new(),
             from_ns: 0,
@@ -324,7 +331,7 @@ mod tests {
     fn transactions_are_small_and_what_failed_stays() {
         let mut waiting = ToldQueue::default();
         waiting.extend((0..600).map(event).chain((0..10).map(|at| table(at, 300 << 10))));
-        let all: Vec<Told> = waiting.told.iter().cloned().collect();
+        let all: Vec<EventLine> = waiting.told.iter().cloned().collect();
         let (mut sizes, mut written) = (Vec::new(), Vec::new());
         let failed = waiting.write(|some| {
             sizes.push(some.len());

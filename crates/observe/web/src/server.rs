@@ -29,7 +29,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
-use tapline_pages::{EventFile, Feed, PageRequest, Snapshot, Told, Watched};
+use tapline_pages::{EventFile, EventLine, Feed, PageRequest, Snapshot, Watched};
 use tapline_view::{Process, Second};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
@@ -107,20 +107,20 @@ struct Shared {
 }
 
 /// One of a bounded number of things at a time.
-struct Place {
+struct BoundedSlot {
     shared: Arc<Shared>,
     of: fn(&Shared) -> &AtomicUsize,
 }
 
-impl Place {
-    fn take(shared: &Arc<Shared>, of: fn(&Shared) -> &AtomicUsize, most: usize) -> Option<Place> {
+impl BoundedSlot {
+    fn take(shared: &Arc<Shared>, of: fn(&Shared) -> &AtomicUsize, most: usize) -> Option<BoundedSlot> {
         let is_room = of(shared).fetch_add(1, Relaxed) < most;
-        let place = Place { shared: Arc::clone(shared), of };
+        let place = BoundedSlot { shared: Arc::clone(shared), of };
         is_room.then_some(place)
     }
 }
 
-impl Drop for Place {
+impl Drop for BoundedSlot {
     fn drop(&mut self) {
         (self.of)(&self.shared).fetch_sub(1, Relaxed);
     }
@@ -345,7 +345,7 @@ async fn serve(
             continue;
         };
         // Those that gave way may not have ended yet.
-        let Some(place) = Place::take(shared, |shared| &shared.connections, 2 * CONNECTIONS_MAX) else {
+        let Some(place) = BoundedSlot::take(shared, |shared| &shared.connections, 2 * CONNECTIONS_MAX) else {
             continue;
         };
         let shared = Arc::clone(shared);
@@ -384,11 +384,11 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, visit: &Visit) {
 struct Visit {
     shared: Arc<Shared>,
     connection: Connection,
-    _place: Place,
+    _place: BoundedSlot,
 }
 
 impl Visit {
-    fn begin(shared: &Arc<Shared>, connection: Connection, place: Place) -> Visit {
+    fn begin(shared: &Arc<Shared>, connection: Connection, place: BoundedSlot) -> Visit {
         shared.visitors.add(&connection, None);
         Visit { shared: Arc::clone(shared), connection, _place: place }
     }
@@ -403,7 +403,7 @@ impl Drop for Visit {
 
 impl Shared {
     /// Adds events to the latest, and hands them to the history.
-    fn tell(&self, told: Vec<Told>) {
+    fn tell(&self, told: Vec<EventLine>) {
         if let Some(keeper) = self.keeper.as_ref().filter(|_| !told.is_empty()) {
             keeper.push_told(told.iter().cloned());
         }

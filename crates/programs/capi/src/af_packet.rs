@@ -24,7 +24,7 @@ use crate::cooked::{self, SLL, SLL2};
 use crate::failure::{Failure, system_text};
 use crate::raw::*;
 use crate::settings::Settings;
-use crate::source::{Keep, Opened, Source};
+use crate::source::{Keep, OpenSource, Source};
 use crate::vlan::{self, Tags};
 
 /// The device name for all interfaces at once.
@@ -82,7 +82,7 @@ enum InKernel {
 
 impl Interface {
     /// Opens a device as libpcap's `pcap_activate` does.
-    pub(crate) fn open(device: &str, wished: &Settings) -> Result<Opened, Failure> {
+    pub(crate) fn open(device: &str, wished: &Settings) -> Result<OpenSource, Failure> {
         let no_such_device = || Failure::code(ERROR_NO_SUCH_DEVICE);
         if device.len() > NAME_MAX {
             return Err(no_such_device());
@@ -130,7 +130,7 @@ impl Interface {
             no_ring: None,
         };
         let snap_len = wished.snap_len_or_max();
-        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
+        Ok(OpenSource { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
     }
 
     /// A program as the kernel runs it, which sees no header of ours; `None` if it cannot.

@@ -8,7 +8,7 @@ use tapline_sys::Wakeup;
 use crate::af_packet::{ANY, timestamp_source, timestamp_types};
 use crate::device_name;
 use crate::failure::{Failure, guard_into, put, text_at};
-use crate::handle::{Handle, Kind, State, on, on_handle};
+use crate::handle::{Handle, HandleState, Kind, on, on_handle};
 use crate::memory;
 use crate::names::status_text;
 use crate::precision::Precision;
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn pcap_create(device: *const c_char, errbuf: *mut c_char)
     let body = || {
         // SAFETY: as the caller promises.
         let device = unsafe { text_at(device) }.unwrap_or_else(|| ANY.to_owned());
-        Ok(Handle::boxed(State::new(Kind::Created { device })))
+        Ok(Handle::boxed(HandleState::new(Kind::Created { device })))
     };
     // SAFETY: as the caller promises.
     unsafe { guard_into(errbuf, |_| ptr::null_mut(), body) }
@@ -33,7 +33,7 @@ pub unsafe extern "C" fn pcap_create(device: *const c_char, errbuf: *mut c_char)
 ///
 /// # Safety
 /// As for [`on`].
-unsafe fn set(p: *mut Handle, change: impl FnOnce(&mut State) -> c_int) -> c_int {
+unsafe fn set(p: *mut Handle, change: impl FnOnce(&mut HandleState) -> c_int) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
         on(p, |state| match state.is_active() {
@@ -49,7 +49,7 @@ unsafe fn set(p: *mut Handle, change: impl FnOnce(&mut State) -> c_int) -> c_int
 /// `p` is an open handle that no other thread uses meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Handle, snap_len: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.snap_len = snap_len;
         0
     };
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: *mut Handle, snap_len: c_int) -> c_
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_promisc(p: *mut Handle, promiscuous: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.promiscuous = promiscuous != 0;
         0
     };
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn pcap_set_promisc(p: *mut Handle, promiscuous: c_int) ->
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_rfmon(p: *mut Handle, rfmon: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.rfmon = rfmon != 0;
         0
     };
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn pcap_can_set_rfmon(p: *mut Handle) -> c_int {
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_timeout(p: *mut Handle, timeout_ms: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.timeout_ms = timeout_ms;
         0
     };
@@ -120,7 +120,7 @@ pub unsafe extern "C" fn pcap_set_timeout(p: *mut Handle, timeout_ms: c_int) -> 
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Handle, immediate: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.is_immediate = immediate != 0;
         0
     };
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Handle, immediate: c_in
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Handle, bytes: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         if bytes > 0 {
             state.settings.buffer_len = Some(bytes as u32);
         }
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: *mut Handle, bytes: c_int) -> c
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_tstamp_type(p: *mut Handle, number: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         let Kind::Created { device } = &state.kind else { return ERROR_ACTIVATED };
         match timestamp_types(device).contains(&number) {
             true => {
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn pcap_set_tstamp_type(p: *mut Handle, number: c_int) -> 
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_tstamp_precision(p: *mut Handle, number: c_int) -> c_int {
-    let change = |state: &mut State| match Precision::from_number(number) {
+    let change = |state: &mut HandleState| match Precision::from_number(number) {
         Some(precision) => {
             state.precision = precision;
             0
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn pcap_get_tstamp_precision(p: *mut Handle) -> c_int {
 /// As for [`pcap_set_snaplen`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_protocol_linux(p: *mut Handle, protocol: c_int) -> c_int {
-    let change = |state: &mut State| {
+    let change = |state: &mut HandleState| {
         state.settings.protocol = protocol as u16;
         0
     };

@@ -13,11 +13,11 @@ use crate::failure::Failure;
 use crate::raw::ERROR_PERM_DENIED;
 use crate::settings::Settings;
 use crate::shared::{SHARED, Shared};
-use crate::source::Opened;
+use crate::source::OpenSource;
 use crate::stored::{self, Stored};
 
 /// Opens the source that a device name means.
-pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure> {
+pub(crate) fn open(device: &str, settings: &Settings) -> Result<OpenSource, Failure> {
     let map = device_map();
     let device = mapped(&map, device)?;
     match (stored::name_of(device), device.strip_prefix(SHARED)) {

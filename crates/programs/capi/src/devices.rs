@@ -42,7 +42,7 @@ const LOWER_UP: u32 = 1 << 16;
 const LIST_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A device, before it is given to C.
-struct Found {
+struct DeviceEntry {
     name: String,
     description: Option<String>,
     flags: u32,
@@ -59,9 +59,9 @@ struct FoundAddress {
 }
 
 /// All devices, the best first.
-fn find() -> Result<Vec<Found>, Failure> {
+fn find() -> Result<Vec<DeviceEntry>, Failure> {
     let mut devices = interfaces()?;
-    devices.push(Found {
+    devices.push(DeviceEntry {
         name: ANY.to_owned(),
         description: Some("Pseudo-device that captures on all interfaces".to_owned()),
         flags: UP | RUNNING | NOT_APPLICABLE,
@@ -74,7 +74,7 @@ fn find() -> Result<Vec<Found>, Failure> {
 }
 
 /// Captures of the daemon that we may read; none if there is no daemon, or it says nothing.
-fn captures() -> Vec<Found> {
+fn captures() -> Vec<DeviceEntry> {
     let found = |offer: OfferedCapture| {
         let interfaces: Vec<&str> =
             offer.interfaces.iter().map(|interface| interface.name.as_str()).collect();
@@ -82,7 +82,7 @@ fn captures() -> Vec<Found> {
         if !offer.forced_filter.is_empty() {
             description += &format!(", only {}", offer.forced_filter);
         }
-        Found {
+        DeviceEntry {
             name: format!("{SHARED}{}", offer.name),
             description: Some(description),
             flags: UP | RUNNING | NOT_APPLICABLE,
@@ -105,13 +105,13 @@ fn rank(name: &str, flags: u32) -> u32 {
     rank
 }
 
-fn interfaces() -> Result<Vec<Found>, Failure> {
+fn interfaces() -> Result<Vec<DeviceEntry>, Failure> {
     let mut list = ptr::null_mut();
     // SAFETY: a place for a pointer.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return Err(Failure::system("getifaddrs", &io::Error::last_os_error()));
     }
-    let mut devices: Vec<Found> = Vec::new();
+    let mut devices: Vec<DeviceEntry> = Vec::new();
     let mut next = list;
     // SAFETY: a list that getifaddrs(3) made and that is freed below.
     while let Some(entry) = unsafe { next.as_ref() } {
@@ -122,7 +122,12 @@ fn interfaces() -> Result<Vec<Found>, Failure> {
         let name = name.split(':').next().unwrap_or_default();
         let place = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
             let flags = flags(name, entry.ifa_flags);
-            devices.push(Found { name: name.to_owned(), description: None, flags, addresses: Vec::new() });
+            devices.push(DeviceEntry {
+                name: name.to_owned(),
+                description: None,
+                flags,
+                addresses: Vec::new(),
+            });
             devices.len() - 1
         });
         // SAFETY: the entry is one of getifaddrs(3).
@@ -188,7 +193,7 @@ unsafe fn socket_address(address: *const libc::sockaddr) -> Vec<u8> {
 }
 
 /// Copies the list to memory of malloc(3), from its end.
-fn to_c(devices: &[Found]) -> Result<*mut Device, Failure> {
+fn to_c(devices: &[DeviceEntry]) -> Result<*mut Device, Failure> {
     let mut first = ptr::null_mut();
     for device in devices.iter().rev() {
         let copied = memory::copy(&[DeviceCopy {

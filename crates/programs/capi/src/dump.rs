@@ -15,7 +15,7 @@ use libc::FILE;
 
 use crate::failure::{Failure, guard, system_text, text_at};
 use crate::file_header::{FILE_HEADER_LEN, FileHeader, MAGIC_MICRO, MAGIC_NANO, record_header};
-use crate::handle::{Handle, State, on};
+use crate::handle::{Handle, HandleState, on};
 use crate::raw::{ERROR, PacketHeader};
 use crate::stdio;
 
@@ -30,7 +30,7 @@ unsafe fn write(file: *mut FILE, bytes: &[u8]) -> bool {
 }
 
 /// The file header for the packets of a handle.
-pub(crate) fn file_header(state: &State) -> Result<FileHeader, Failure> {
+pub(crate) fn file_header(state: &HandleState) -> Result<FileHeader, Failure> {
     let link_type = state.link_type().ok_or_else(|| {
         Failure::error(format!("link-layer type {} isn't supported in savefiles", state.dlt))
     })?;
@@ -38,7 +38,7 @@ pub(crate) fn file_header(state: &State) -> Result<FileHeader, Failure> {
 }
 
 /// The header for a handle; errors begin with `name`.
-fn header_of(state: &State, name: &str) -> Result<FileHeader, Failure> {
+fn header_of(state: &HandleState, name: &str) -> Result<FileHeader, Failure> {
     if !state.is_active() {
         return Err(Failure::error(format!("{name}: not-yet-activated pcap_t passed to pcap_dump_open")));
     }
@@ -59,9 +59,12 @@ unsafe fn begin(file: *mut FILE, header: &FileHeader, name: &str) -> Result<(), 
 ///
 /// # Safety
 /// As for [`on`].
-unsafe fn opening(p: *mut Handle, body: impl FnOnce(&mut State) -> Result<*mut FILE, Failure>) -> *mut FILE {
+unsafe fn opening(
+    p: *mut Handle,
+    body: impl FnOnce(&mut HandleState) -> Result<*mut FILE, Failure>,
+) -> *mut FILE {
     let mut opened = ptr::null_mut();
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         opened = body(state)?;
         Ok(0)
     };
@@ -76,7 +79,7 @@ unsafe fn opening(p: *mut Handle, body: impl FnOnce(&mut State) -> Result<*mut F
 /// `p` is an open handle that no other thread uses meanwhile; `name` ends in a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dump_open(p: *mut Handle, name: *const c_char) -> *mut FILE {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         // SAFETY: as the caller promises.
         let text = unsafe { text_at(name) }
             .ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;
@@ -116,7 +119,7 @@ unsafe fn close_unless(is_standard: bool, file: *mut FILE) {
 /// As for [`pcap_dump_open`]; `file` is an open stream.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dump_fopen(p: *mut Handle, file: *mut FILE) -> *mut FILE {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         let header = header_of(state, "stream")?;
         // SAFETY: as the caller promises.
         unsafe { begin(file, &header, "stream") }?;
@@ -137,7 +140,7 @@ pub unsafe extern "C" fn pcap_dump_open_append(p: *mut Handle, name: *const c_ch
         // SAFETY: as the caller promises.
         return unsafe { pcap_dump_open(p, name) };
     }
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         // SAFETY: as the caller promises.
         let text = unsafe { text_at(name) }
             .ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;

@@ -10,7 +10,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Meta, Record};
 
 use crate::failure::Failure;
-use crate::handle::{Handle, Kind, State};
+use crate::handle::{Handle, HandleState, Kind};
 use crate::raw::Stat;
 use crate::read::pcap_breakloop;
 use crate::source::{Keep, Source};
@@ -34,7 +34,7 @@ impl Fake {
 
     /// An active handle on this source.
     pub(crate) fn into_handle(self) -> *mut Handle {
-        let mut state = State::new(Kind::Live(Box::new(self)));
+        let mut state = HandleState::new(Kind::Live(Box::new(self)));
         state.snap_len = 100;
         state.dlt = 1;
         Handle::boxed(state)

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tapline_packet::Packet;
 
 use crate::failure::Failure;
-use crate::handle::{Handle, Kind, State};
+use crate::handle::{Handle, HandleState, Kind};
 use crate::raw::PacketHeader;
 use crate::source::sleep;
 
@@ -18,7 +18,7 @@ pub(crate) struct Lent {
 }
 
 /// Gets the next batch, if there is one.
-pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
+pub(crate) fn advance(state: &mut HandleState) -> Result<bool, Failure> {
     state.at = 0;
     match &mut state.kind {
         Kind::File(file) => file.advance(),
@@ -61,12 +61,12 @@ impl Wait {
     }
 
     /// Whether the time is over for which a call may wait without packets.
-    pub(crate) fn is_over(&mut self, state: &State) -> bool {
+    pub(crate) fn is_over(&mut self, state: &HandleState) -> bool {
         self.left(state) == Some(Duration::ZERO)
     }
 
     /// The rest of the time, which begins at the first call; `None` without an end.
-    fn left(&mut self, state: &State) -> Option<Duration> {
+    fn left(&mut self, state: &HandleState) -> Option<Duration> {
         let timeout_ms = state.settings.timeout_ms;
         if self.until.is_none() && timeout_ms > 0 {
             self.until = Some(Instant::now() + Duration::from_millis(timeout_ms as u64));

@@ -20,7 +20,7 @@ use tapline_packet::{Meta, Packet};
 
 use crate::engine::Engine;
 use crate::failure::{Failure, guard, text_at};
-use crate::handle::{Handle, Kind, State, on};
+use crate::handle::{Handle, HandleState, Kind, on};
 use crate::memory;
 use crate::offline::pcap_open_dead;
 use crate::query::pcap_close;
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn pcap_compile(
     optimise: c_int,
     netmask: u32,
 ) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         // SAFETY: as the caller promises.
         let text = unsafe { text_at(text) }.unwrap_or_default();
         // The program is empty if compiling fails, so that it can be freed.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn pcap_compile(
 }
 
 fn compile_for(
-    state: &mut State,
+    state: &mut HandleState,
     text: &str,
     optimise: bool,
     netmask: u32,
@@ -150,7 +150,7 @@ unsafe fn insns_of<'a>(program: *const Code) -> Option<&'a [Insn]> {
 /// `p` is an open handle that no other thread uses meanwhile; `program` is null or a program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setfilter(p: *mut Handle, program: *mut Code) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         state.require_active()?;
         if let Kind::Dead = state.kind {
             return Err(Failure::error("A filter cannot be set on a pcap_open_dead pcap_t"));

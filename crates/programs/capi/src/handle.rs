@@ -36,11 +36,11 @@ pub struct Handle {
     /// Ends a wait for packets.
     pub(crate) wakeup: OnceLock<Wakeup>,
     error: UnsafeCell<[c_char; ERRBUF_SIZE]>,
-    state: UnsafeCell<State>,
+    state: UnsafeCell<HandleState>,
 }
 
 /// The state that the thread with the handle uses alone.
-pub(crate) struct State {
+pub(crate) struct HandleState {
     pub(crate) kind: Kind,
     pub(crate) settings: Settings,
     /// libpcap's number of the link type.
@@ -81,9 +81,9 @@ pub(crate) enum Kind {
     Dead,
 }
 
-impl State {
-    pub(crate) fn new(kind: Kind) -> State {
-        State {
+impl HandleState {
+    pub(crate) fn new(kind: Kind) -> HandleState {
+        HandleState {
             kind,
             settings: Settings::default(),
             dlt: 0,
@@ -121,7 +121,7 @@ impl State {
 
 impl Handle {
     /// Moves a state to the heap, for a pointer in C.
-    pub(crate) fn boxed(state: State) -> *mut Handle {
+    pub(crate) fn boxed(state: HandleState) -> *mut Handle {
         Box::into_raw(Box::new(Handle {
             is_broken: AtomicBool::new(false),
             wakeup: OnceLock::new(),
@@ -134,7 +134,7 @@ impl Handle {
     /// No other reference to the state is alive: no other thread is in a function on this handle, and no caller up the
     /// stack holds one.
     #[expect(clippy::mut_from_ref, reason = "the state of a C handle; see the conditions")]
-    pub(crate) unsafe fn state(&self) -> &mut State {
+    pub(crate) unsafe fn state(&self) -> &mut HandleState {
         // SAFETY: as the caller promises.
         unsafe { &mut *self.state.get() }
     }
@@ -153,7 +153,10 @@ impl Handle {
 ///
 /// # Safety
 /// `p` is null or came from one of our functions that open, was not closed, and no other thread uses it meanwhile.
-pub(crate) unsafe fn on(p: *mut Handle, body: impl FnOnce(&mut State) -> Result<c_int, Failure>) -> c_int {
+pub(crate) unsafe fn on(
+    p: *mut Handle,
+    body: impl FnOnce(&mut HandleState) -> Result<c_int, Failure>,
+) -> c_int {
     // SAFETY: as the caller promises; the state is borrowed for `body` only, which calls no callback.
     unsafe { on_handle(p, |handle| body(handle.state())) }
 }
@@ -181,7 +184,7 @@ pub(crate) unsafe fn on_handle(
 ///
 /// # Safety
 /// As for [`on`].
-pub(crate) unsafe fn ask(p: *mut Handle, value: impl FnOnce(&State) -> c_int) -> c_int {
+pub(crate) unsafe fn ask(p: *mut Handle, value: impl FnOnce(&HandleState) -> c_int) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
         on(p, |state| match state.is_active() {

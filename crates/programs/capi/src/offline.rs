@@ -14,7 +14,7 @@ use tapline_store::StoreName;
 use tapline_sys::Wakeup;
 
 use crate::failure::{Failure, guard_into, system_text};
-use crate::handle::{Handle, Kind, State};
+use crate::handle::{Handle, HandleState, Kind};
 use crate::precision::Precision;
 use crate::savefile::{Owner, Savefile};
 use crate::settings::Settings;
@@ -30,7 +30,7 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> 
     // SAFETY: as the caller promises.
     let savefile = unsafe { Savefile::open(file, name, owner) }?;
     let (dlt, dlt_extra, snap_len) = (savefile.dlt(), savefile.dlt_extra(), savefile.snap_len());
-    let mut state = State::new(Kind::File(Box::new(savefile)));
+    let mut state = HandleState::new(Kind::File(Box::new(savefile)));
     state.dlt = dlt;
     state.dlt_extra = dlt_extra;
     state.snap_len = snap_len;
@@ -76,7 +76,7 @@ fn open_store(name: &StoreName, text: &str, precision: c_uint) -> Result<*mut Ha
     let opened = Stored::open(name, &Settings::default());
     let opened = opened.map_err(|failure| Failure::error(format!("{text}: {}", failure.text)))?;
     let wakeup = Wakeup::new().map_err(|error| Failure::system("Could not open eventfd", &error.source))?;
-    let mut state = State::new(Kind::Live(opened.source));
+    let mut state = HandleState::new(Kind::Live(opened.source));
     (state.dlt, state.snap_len) = (opened.dlt, opened.snap_len);
     state.precision = precision_of(precision)?;
     let handle = Handle::boxed(state);
@@ -152,7 +152,7 @@ pub extern "C" fn pcap_open_dead_with_tstamp_precision(
 ) -> *mut Handle {
     // There is no way to tell of one that is unknown: as libpcap, we take microseconds.
     let known = c_int::try_from(precision).ok().and_then(Precision::from_number);
-    let mut state = State::new(Kind::Dead);
+    let mut state = HandleState::new(Kind::Dead);
     state.dlt = dlt;
     state.snap_len = snap_len;
     state.precision = known.unwrap_or(Precision::Micro);

@@ -7,7 +7,7 @@ use std::slice;
 use libc::FILE;
 
 use crate::failure::{Failure, guard, guard_into, put, text_at};
-use crate::handle::{Handle, Kind, State, ask, on};
+use crate::handle::{Handle, HandleState, Kind, ask, on};
 use crate::memory::{self, hand_out};
 use crate::names::dlt_name;
 use crate::raw::{ERROR, ERROR_NOT_ACTIVATED, Stat};
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn pcap_datalink_ext(p: *mut Handle) -> c_int {
     unsafe { ask(p, |state| state.dlt_extra) }
 }
 
-fn dlts(state: &State) -> Vec<c_int> {
+fn dlts(state: &HandleState) -> Vec<c_int> {
     match &state.kind {
         Kind::Live(source) => source.dlts().to_vec(),
         _ => vec![state.dlt],
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn pcap_free_datalinks(list: *mut c_int) {
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_datalink(p: *mut Handle, dlt: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         state.require_active().map_err(|failure| Failure::error(failure.text))?;
         if !dlts(state).contains(&dlt) {
             let name = dlt_name(dlt)
@@ -151,12 +151,12 @@ pub unsafe extern "C" fn pcap_snapshot(p: *mut Handle) -> c_int {
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_is_swapped(p: *mut Handle) -> c_int {
-    let is_swapped = |state: &State| matches!(&state.kind, Kind::File(file) if file.is_swapped());
+    let is_swapped = |state: &HandleState| matches!(&state.kind, Kind::File(file) if file.is_swapped());
     // SAFETY: as the caller promises.
     unsafe { ask(p, |state| c_int::from(is_swapped(state))) }
 }
 
-fn version(state: &State) -> (c_int, c_int) {
+fn version(state: &HandleState) -> (c_int, c_int) {
     match &state.kind {
         Kind::File(file) => file.version(),
         _ => (0, 0),
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn pcap_file(p: *mut Handle) -> *mut FILE {
     })
 }
 
-fn fd(state: &State) -> c_int {
+fn fd(state: &HandleState) -> c_int {
     match &state.kind {
         Kind::File(file) => file.fd(),
         Kind::Live(source) => source.fd(),
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn pcap_get_required_select_timeout(p: *mut Handle) -> *co
 /// As for [`pcap_datalink`]; `stat` is a place for the numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: *mut Handle, stat: *mut Stat) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         let found = statistics(state)?;
         // SAFETY: as the caller promises.
         unsafe { *stat = found };
@@ -279,7 +279,7 @@ pub unsafe extern "C" fn pcap_stats(p: *mut Handle, stat: *mut Stat) -> c_int {
 }
 
 /// The counters of a live handle.
-pub(crate) fn statistics(state: &mut State) -> Result<Stat, Failure> {
+pub(crate) fn statistics(state: &mut HandleState) -> Result<Stat, Failure> {
     state.require_active()?;
     match &mut state.kind {
         Kind::Live(source) => source.statistics(),
@@ -297,7 +297,7 @@ pub(crate) fn statistics(state: &mut State) -> Result<Stat, Failure> {
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setdirection(p: *mut Handle, direction: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         if !(0..=2).contains(&direction) {
             return Err(Failure::error("Invalid direction"));
         }
@@ -319,7 +319,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: *mut Handle, direction: c_int) -> 
 unsafe fn on_with(
     p: *mut Handle,
     errbuf: *mut c_char,
-    body: impl FnOnce(&mut State) -> Result<c_int, Failure>,
+    body: impl FnOnce(&mut HandleState) -> Result<c_int, Failure>,
 ) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
@@ -339,7 +339,7 @@ unsafe fn on_with(
 /// As for [`pcap_datalink`]; `errbuf` has room for 256 bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_getnonblock(p: *mut Handle, errbuf: *mut c_char) -> c_int {
-    let body = |state: &mut State| match state.kind {
+    let body = |state: &mut HandleState| match state.kind {
         Kind::Dead => {
             Err(Failure::error("A pcap_open_dead pcap_t does not have a non-blocking mode setting"))
         }
@@ -357,7 +357,7 @@ pub unsafe extern "C" fn pcap_getnonblock(p: *mut Handle, errbuf: *mut c_char) -
 /// As for [`pcap_getnonblock`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setnonblock(p: *mut Handle, nonblock: c_int, errbuf: *mut c_char) -> c_int {
-    let body = |state: &mut State| match state.kind {
+    let body = |state: &mut HandleState| match state.kind {
         Kind::Dead => {
             Err(Failure::error("A pcap_open_dead pcap_t does not have a non-blocking mode setting"))
         }
@@ -372,7 +372,7 @@ pub unsafe extern "C" fn pcap_setnonblock(p: *mut Handle, nonblock: c_int, errbu
 }
 
 /// Sends one frame; returns its length.
-fn send(state: &mut State, frame: &[u8]) -> Result<c_int, Failure> {
+fn send(state: &mut HandleState, frame: &[u8]) -> Result<c_int, Failure> {
     state.require_active()?;
     let waits = !state.is_nonblocking;
     match &mut state.kind {
@@ -388,7 +388,7 @@ fn send(state: &mut State, frame: &[u8]) -> Result<c_int, Failure> {
 /// As for [`pcap_datalink`]; `data` has `len` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_inject(p: *mut Handle, data: *const c_void, len: usize) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         if len > c_int::MAX as usize {
             return Err(Failure::error(format!("More than {} bytes cannot be injected", c_int::MAX)));
         }
@@ -408,7 +408,7 @@ pub unsafe extern "C" fn pcap_inject(p: *mut Handle, data: *const c_void, len: u
 /// As for [`pcap_inject`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_sendpacket(p: *mut Handle, data: *const c_uchar, len: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         if len <= 0 || data.is_null() {
             return Err(Failure::error("The number of bytes to be sent must be positive"));
         }

@@ -16,7 +16,7 @@ use tapline_packet::Packet;
 
 use crate::failure::Failure;
 use crate::fetch::{Lent, Wait, advance};
-use crate::handle::{Handle, Kind, State, on_handle};
+use crate::handle::{Handle, HandleState, Kind, on_handle};
 use crate::raw::{ERROR_BREAK, Handler, PacketHeader};
 use crate::statistics_mode;
 use crate::tally::Tally;
@@ -225,7 +225,7 @@ fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
     ERROR_BREAK
 }
 
-impl State {
+impl HandleState {
     /// Whether there are packets to be had at all.
     pub(crate) fn check_readable(&self) -> Result<(), Failure> {
         self.require_active()?;
@@ -261,8 +261,8 @@ impl State {
 
 /// The batch's next packet that is wanted.
 #[inline]
-fn next_lent(state: &mut State) -> Result<Option<Lent>, Failure> {
-    let State { kind, at, engine, precision, snap_len, extras, .. } = state;
+fn next_lent(state: &mut HandleState) -> Result<Option<Lent>, Failure> {
+    let HandleState { kind, at, engine, precision, snap_len, extras, .. } = state;
     let (batch, file) = match kind {
         Kind::File(file) => (file.batch(), Some(&*file)),
         Kind::Live(source) => (source.batch(), None),
@@ -327,7 +327,7 @@ impl crate::handle::Extras {
 
 /// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor
 /// again.
-fn release(state: &mut State) {
+fn release(state: &mut HandleState) {
     if let Kind::Live(source) = &mut state.kind
         && state.at >= source.batch().len()
     {

@@ -37,7 +37,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
-use crate::source::{Keep, Opened, Source};
+use crate::source::{Keep, OpenSource, Source};
 use crate::vlan::{TAG_LEN, Tags};
 
 /// The prefix of device names that are captures of a daemon.
@@ -88,7 +88,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Becomes a reader. Needs no privilege: the daemon's rules decide what the user may read.
-    pub(crate) fn open(device: &str, name: &str, wished: &Settings) -> Result<Opened, Failure> {
+    pub(crate) fn open(device: &str, name: &str, wished: &Settings) -> Result<OpenSource, Failure> {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
         }
@@ -126,7 +126,7 @@ impl Shared {
         shared.is_pending = shared.look()?;
         shared.gate.set(shared.is_pending);
         let snap_len = wished.snap_len_or_max();
-        Ok(Opened { source: Box::new(shared), dlt, snap_len, warning: None })
+        Ok(OpenSource { source: Box::new(shared), dlt, snap_len, warning: None })
     }
 
     /// Looks whether the tap has a batch; if not, its bells will ring for one.

@@ -109,7 +109,7 @@ pub(crate) trait Source: Send {
 }
 
 /// A source that was opened.
-pub(crate) struct Opened {
+pub(crate) struct OpenSource {
     pub(crate) source: Box<dyn Source>,
     pub(crate) dlt: c_int,
     pub(crate) snap_len: c_int,

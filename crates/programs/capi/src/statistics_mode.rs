@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::failure::Failure;
 use crate::fetch::{Lent, Wait, advance};
-use crate::handle::{Handle, Kind, State};
+use crate::handle::{Handle, HandleState, Kind};
 use crate::raw::{ERROR_BREAK, PacketHeader};
 use crate::source::{Source, rest};
 use crate::tally::Tally;
@@ -68,13 +68,13 @@ fn rest_once(handle: &Handle, until: Instant) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn count(state: &mut State) {
+fn count(state: &mut HandleState) {
     let Kind::Live(source) = &state.kind else { return };
     let Some(tally) = &mut state.extras.tally else { return };
     source.batch().iter().for_each(|packet| tally.add(packet.meta.wire_len));
 }
 
-fn record(state: &mut State) -> Option<Lent> {
+fn record(state: &mut HandleState) -> Option<Lent> {
     let precision = state.precision;
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     let ts = libc::timeval {

@@ -33,7 +33,7 @@ use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
 use crate::searched;
 use crate::settings::Settings;
-use crate::source::{Keep, Opened, Source};
+use crate::source::{Keep, OpenSource, Source};
 
 /// The time for which a call for packets waits for the search before it looks whether the loop is to end.
 pub(crate) const SEARCH_WAIT: Duration = Duration::from_millis(20);
@@ -85,7 +85,7 @@ pub(crate) fn name_of(device: &str) -> Option<Result<StoreName, Failure>> {
 
 impl Stored {
     /// Opens a store up to its first packets of the time.
-    pub(crate) fn open(name: &StoreName, wished: &Settings) -> Result<Opened, Failure> {
+    pub(crate) fn open(name: &StoreName, wished: &Settings) -> Result<OpenSource, Failure> {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
         }
@@ -128,7 +128,7 @@ impl Stored {
             lent: 0,
             ready,
         };
-        Ok(Opened { source: Box::new(stored), dlt, snap_len: wished.snap_len_or_max(), warning: None })
+        Ok(OpenSource { source: Box::new(stored), dlt, snap_len: wished.snap_len_or_max(), warning: None })
     }
 
     /// Begins the search, with the filter that was set.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::af_packet::ring_len;
 use crate::dump::file_header;
 use crate::failure::{Failure, text_at};
-use crate::handle::{Handle, Kind, State, on};
+use crate::handle::{Handle, HandleState, Kind, on};
 use crate::live_dump::{DumpSettings, Limits, LiveDump, Work};
 use crate::memory;
 use crate::query::statistics;
@@ -37,7 +37,7 @@ const SPIN: Duration = Duration::from_micros(200);
 /// `p` is an open handle that no other thread uses meanwhile, and after a fork no other process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         let Ok(wanted @ 1..) = u32::try_from(bytes) else {
             return Err(Failure::error("The size of the buffer must be positive"));
         };
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
 /// As for [`pcap_setbuff`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setmintocopy(p: *mut Handle, bytes: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         let wanted =
             u32::try_from(bytes).map_err(|_| Failure::error("The number of bytes must not be negative"))?;
         resize(state, Settings { wake_len: Some(wanted.max(1)), ..state.settings.clone() })
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pcap_setmintocopy(p: *mut Handle, bytes: c_int) -> c_in
 }
 
 /// Another buffer, as these settings have it.
-fn resize(state: &mut State, settings: Settings) -> Result<c_int, Failure> {
+fn resize(state: &mut HandleState, settings: Settings) -> Result<c_int, Failure> {
     match &mut state.kind {
         Kind::Created { .. } => {}
         Kind::Live(source) => source.resize(ring_len(&settings), settings.wake_len)?,
@@ -81,7 +81,7 @@ fn resize(state: &mut State, settings: Settings) -> Result<c_int, Failure> {
 /// As for [`pcap_setbuff`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         state.require_active()?;
         let Kind::Live(source) = &mut state.kind else {
             return Err(Failure::error("Only live captures have modes"));
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn pcap_live_dump(
     bytes_max: c_int,
     packets_max: c_int,
 ) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         state.check_readable()?;
         // SAFETY: as the caller promises.
         let path = unsafe { text_at(name) }
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn pcap_live_dump(
 /// As for [`pcap_setbuff`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_live_dump_ended(p: *mut Handle, sync: c_int) -> c_int {
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         let Some(dump) = state.extras.live_dump.take() else {
             return Err(Failure::error("No dump was started with pcap_live_dump"));
         };
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn pcap_live_dump_ended(p: *mut Handle, sync: c_int) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats_ex(p: *mut Handle, size: *mut c_int) -> *mut Stat {
     let mut found = ptr::null_mut();
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         *state.extras.stat = statistics(state)?;
         found = &raw mut *state.extras.stat;
         // SAFETY: as the caller promises.
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn pcap_stats_ex(p: *mut Handle, size: *mut c_int) -> *mut
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setsampling(p: *mut Handle) -> *mut Sampling {
     let mut place = ptr::null_mut();
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         place = &raw mut *state.extras.sampling;
         Ok(0)
     };
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn pcap_sendqueue_transmit(
     sync: c_int,
 ) -> c_uint {
     let mut sent = 0;
-    let body = |state: &mut State| {
+    let body = |state: &mut HandleState| {
         // SAFETY: as the caller promises; the queue's first `len` bytes were written.
         let bytes = unsafe {
             let Some(queue) = queue.as_ref() else { return Ok(0) };
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn pcap_sendqueue_transmit(
     sent
 }
 
-fn transmit(state: &mut State, bytes: &[u8], keeps_gaps: bool, sent: &mut u32) -> Result<(), Failure> {
+fn transmit(state: &mut HandleState, bytes: &[u8], keeps_gaps: bool, sent: &mut u32) -> Result<(), Failure> {
     let (precision, waits) = (state.precision, !state.is_nonblocking);
     let Kind::Live(source) = &mut state.kind else {
         return Err(Failure::error("Packets can only be sent on a live capture"));

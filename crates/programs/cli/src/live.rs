@@ -138,15 +138,15 @@ fn split_queue(name: &str) -> (&str, Option<u16>) {
 
 /// The way that packets are taken, AF_XDP or AF_PACKET: known for certain once a capture is open.
 #[derive(Clone, Debug)]
-pub(crate) struct Way(Arc<AtomicBool>);
+pub(crate) struct CaptureBackend(Arc<AtomicBool>);
 
-impl Way {
+impl CaptureBackend {
     /// The way that names mean.
     ///
     /// # Errors
     /// That they mean several.
-    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Way> {
-        Ok(Way(Arc::new(AtomicBool::new(is_xdp(names)?))))
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<CaptureBackend> {
+        Ok(CaptureBackend(Arc::new(AtomicBool::new(is_xdp(names)?))))
     }
 
     /// Whether it is AF_XDP.
@@ -178,7 +178,7 @@ fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<bool> {
 /// Opens interfaces by their names. The filter of the settings is compiled for the way that `way` says by then.
 pub(crate) fn open(
     mut settings: af_packet::AfPacketSettings,
-    way: &Way,
+    way: &CaptureBackend,
     xdp: XdpArgs,
     tap: &TapArgs,
 ) -> Result<Live> {

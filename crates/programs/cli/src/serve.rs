@@ -275,7 +275,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
-    let way = live::Way::of(names.iter().copied())?;
+    let way = live::CaptureBackend::of(names.iter().copied())?;
     let taken = way.clone();
     let text = rule.filter.clone();
     let first = OnceLock::new();

@@ -102,7 +102,7 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
     if shown.has_events && args.rules.is_some() {
         return Err(mistake("--rules has its events shown: leave --events out"));
     }
-    let place = Place::of(interface, shown.socket)?;
+    let place = CaptureSite::of(interface, shown.socket)?;
     if let Some(process) = place.meter() {
         say(&format!("a meter of {interface} runs already: {} (process {})", process.name(), process.pid));
         if args.rules.is_some() {
@@ -140,7 +140,7 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
 }
 
 /// Where packets of an interface are captured, or will be.
-struct Place {
+struct CaptureSite {
     interface: String,
     /// The name of the capture.
     capture: String,
@@ -150,10 +150,10 @@ struct Place {
     socket: PathBuf,
 }
 
-impl Place {
+impl CaptureSite {
     /// Asks the daemon for a capture of the interface. Where there is none, one will be made: by a daemon with a socket
     /// of its own, if the usual one is taken or is not for this user.
-    fn of(interface: &str, named: Option<&Path>) -> Result<Place> {
+    fn of(interface: &str, named: Option<&Path>) -> Result<CaptureSite> {
         let wanted: Vec<&str> = interface.split(',').map(live::bare_name).collect();
         let usual = socket_path(named);
         let captures = live::captures(Some(&usual), ANSWER_WAIT);
@@ -169,12 +169,12 @@ impl Place {
             false => own_socket(wanted[0])?,
         };
         let capture = offered.map_or(wanted[0], |capture| &capture.name).to_owned();
-        Ok(Place { interface: interface.to_owned(), capture, is_served: offered.is_some(), socket })
+        Ok(CaptureSite { interface: interface.to_owned(), capture, is_served: offered.is_some(), socket })
     }
 
     /// The process that meters these packets.
     fn meter(&self) -> Option<Process> {
-        let Place { interface, capture, .. } = self;
+        let CaptureSite { interface, capture, .. } = self;
         let names = [
             format!("serve {TAP}{capture}"),
             format!("probe {TAP}{capture}"),
@@ -185,7 +185,7 @@ impl Place {
 
     /// The command that meters them.
     fn arguments(&self, args: &StartArgs, user: Option<&str>) -> Vec<String> {
-        let Place { interface, capture, .. } = self;
+        let CaptureSite { interface, capture, .. } = self;
         let tap = format!("{TAP}{capture}");
         let buffer = args.buffer.to_string();
         let words = match self.is_served {

@@ -19,7 +19,7 @@ use tapline_tap_client::protocol::{CaptureStatus, ControlAction, LABELS_MAX, Rea
 use crate::budget::Payer;
 use crate::memory::Allowance;
 use crate::rules::MatchRule;
-use crate::union::Asked;
+use crate::union::FilterNeed;
 use crate::view::{Rights, View};
 use crate::worker::{
     self, ControlLine, Eviction, History, Joining, Order, ReaderReport, Refusal, Report, Setting,
@@ -146,10 +146,10 @@ impl Capture {
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
-        let history = rule
-            .history
-            .as_ref()
-            .map(|text| History { text: text.clone(), asked: Asked::text(&rule.filter, text, &options) });
+        let history = rule.history.as_ref().map(|text| History {
+            text: text.clone(),
+            asked: FilterNeed::text(&rule.filter, text, &options),
+        });
         let mut workers = Vec::new();
         let (tell, log) = channel();
         let (evict, evictions) = channel();
@@ -223,11 +223,11 @@ impl Capture {
         let filter = Arc::new(worker::compile(text, &self.options)?);
         let (capture, forced) = (&self.rule.filter, &rights.filter);
         let asked = if text.trim().is_empty() {
-            Asked::text(capture, forced, &self.options)
+            FilterNeed::text(capture, forced, &self.options)
         } else if self.withholds(rights) || capture.trim().is_empty() {
-            Asked::program(capture, forced, own.program(), rights.snap_len, &self.options)
+            FilterNeed::program(capture, forced, own.program(), rights.snap_len, &self.options)
         } else {
-            Asked::text(capture, text, &self.options)
+            FilterNeed::text(capture, text, &self.options)
         };
         Ok(Wish { filter, asked, verdicts: VerdictRule::None })
     }
@@ -268,7 +268,7 @@ impl Capture {
         let program = Program::new(insns).map_err(|error| format!("no program: {error}"))?;
         check_len(&program)?;
         let Rights { filter, snap_len } = rights;
-        let asked = Asked::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
+        let asked = FilterNeed::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
         let verdicts = VerdictRule::of_program(&program);
         let filter = Arc::new(Filter::from_program(worker::ready(program.into())));
         Ok(Wish { filter, asked, verdicts })

@@ -24,12 +24,12 @@ pub struct Log {
 
 struct Queue {
     prefix: &'static str,
-    state: Mutex<State>,
+    state: Mutex<QueuedTexts>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct QueuedTexts {
     texts: VecDeque<String>,
     /// Bytes of `texts`.
     len: usize,
@@ -94,7 +94,7 @@ impl Log {
 }
 
 impl Queue {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueuedTexts> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -124,7 +124,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueuedTexts {
     fn push(&mut self, text: String) {
         self.len += text.len();
         self.texts.push_back(text);
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_count_stands_where_texts_are_missing() {
-        let mut state = State { left_out: 3, ..State::default() };
+        let mut state = QueuedTexts { left_out: 3, ..QueuedTexts::default() };
         state.tell_left_out("");
         state.push("later\n".to_owned());
         assert!(state.texts[0].starts_with("3 texts") && state.texts[1] == "later\n" && state.left_out == 0);

@@ -58,11 +58,11 @@ const WAIT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Orders {
     wakeup: Wakeup,
-    asked: Mutex<Asked>,
+    asked: Mutex<PendingOrders>,
 }
 
 #[derive(Debug, Default)]
-struct Asked {
+struct PendingOrders {
     stop: bool,
     account: bool,
     rules: Option<Rules>,
@@ -88,7 +88,7 @@ impl Orders {
         self.wakeup.notify();
     }
 
-    fn take(&self) -> Asked {
+    fn take(&self) -> PendingOrders {
         self.wakeup.take();
         std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }

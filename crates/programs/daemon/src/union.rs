@@ -34,7 +34,7 @@ const KNOWN: [u32; 4] =
 
 /// A reader's filter, as the kernel could run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum FilterNeed {
     /// All that is captured.
     All,
     /// The packets that this program accepts, exactly.
@@ -43,15 +43,15 @@ pub(crate) enum Asked {
     Unsaid,
 }
 
-impl Asked {
+impl FilterNeed {
     /// An expression, within the capture's own filter.
-    pub(crate) fn text(capture: &str, text: &str, options: &Options) -> Asked {
+    pub(crate) fn text(capture: &str, text: &str, options: &Options) -> FilterNeed {
         if text.trim().is_empty() {
-            return Asked::All;
+            return FilterNeed::All;
         }
         let mut chain = Chain::default();
         let added = compiled(capture, text, options).and_then(|program| chain.add(&program, Exit::Accept));
-        added.and_then(|()| chain.finish()).map_or(Asked::Unsaid, Asked::Only)
+        added.and_then(|()| chain.finish()).map_or(FilterNeed::Unsaid, FilterNeed::Only)
     }
 
     /// A program, within the capture's own filter and an expression that is forced upon it. Those two see whole
@@ -62,7 +62,7 @@ impl Asked {
         own: &Program,
         snap_len: u32,
         options: &Options,
-    ) -> Asked {
+    ) -> FilterNeed {
         let both = || {
             let own = &if snap_len < options.snap_len { cut(own, snap_len)? } else { own.clone() };
             let mut chain = Chain::default();
@@ -74,7 +74,7 @@ impl Asked {
             chain.add(own, Exit::Accept)?;
             chain.finish()
         };
-        both().map_or(Asked::Unsaid, Asked::Only)
+        both().map_or(FilterNeed::Unsaid, FilterNeed::Only)
     }
 }
 
@@ -99,13 +99,13 @@ struct Chain {
 
 /// The program that accepts a packet if any of them does; `None` if it is impossible, not worth it, or all packets are
 /// wanted.
-pub(crate) fn of<'a>(readers: impl Iterator<Item = &'a Asked>) -> Option<Program> {
+pub(crate) fn of<'a>(readers: impl Iterator<Item = &'a FilterNeed>) -> Option<Program> {
     let mut programs: Vec<&Program> = Vec::new();
     for asked in readers {
         match asked {
-            Asked::Only(program) if programs.contains(&program) => {}
-            Asked::Only(program) => programs.push(program),
-            Asked::All | Asked::Unsaid => return None,
+            FilterNeed::Only(program) if programs.contains(&program) => {}
+            FilterNeed::Only(program) => programs.push(program),
+            FilterNeed::All | FilterNeed::Unsaid => return None,
         }
     }
     if let [only] = programs.as_slice() {
@@ -266,16 +266,16 @@ mod tests {
         Options { handle: HandleKind::Live, ..Options::default() }
     }
 
-    fn text(text: &str) -> Asked {
-        Asked::text("", text, &options())
+    fn text(text: &str) -> FilterNeed {
+        FilterNeed::text("", text, &options())
     }
 
     fn program(text: &str) -> Program {
         tapline_filter::compile(text, &options()).unwrap().program().clone()
     }
 
-    fn own(own: &Program) -> Asked {
-        Asked::program("", "", own, u32::MAX, &options())
+    fn own(own: &Program) -> FilterNeed {
+        FilterNeed::program("", "", own, u32::MAX, &options())
     }
 
     const TEXTS: [&str; 8] = [
@@ -309,10 +309,10 @@ mod tests {
                 .map(|&(at, is_text, forced)| (TEXTS[at], if is_text { "" } else { ["", "udp", "not udp"][forced] }))
                 .collect();
             let readers = wishes.iter().zip(&chosen).map(|(&(own, forced), (_, is_text, _))| match is_text {
-                true => Asked::text(capture, own, &options()),
-                false => Asked::program(capture, forced, &program(own), u32::MAX, &options()),
+                true => FilterNeed::text(capture, own, &options()),
+                false => FilterNeed::program(capture, forced, &program(own), u32::MAX, &options()),
             });
-            let readers: Vec<Asked> = readers.collect();
+            let readers: Vec<FilterNeed> = readers.collect();
             let union = of(readers.iter()).unwrap();
             union.check_for_kernel().unwrap();
             for (n, (_, frame)) in tapline_testkit::traffic::Traffic::new(seed).take(50).enumerate() {
@@ -415,17 +415,17 @@ mod tests {
         assert_eq!(of([text("ip"), text("")].iter()), None);
         let nothing = of([].iter()).unwrap();
         assert_eq!(nothing.run(Packet { data: &[0; 60], meta: &Meta::default() }), 0);
-        assert_eq!(text("host 10.0.0.1"), Asked::text(" ", "host 10.0.0.1", &options()));
+        assert_eq!(text("host 10.0.0.1"), FilterNeed::text(" ", "host 10.0.0.1", &options()));
         let by = |first| Program::new(vec![first, Insn::new(code::RET | code::A, 0)]).unwrap();
         let random = by(Insn::new(code::LD | code::W | code::ABS, ancillary::RANDOM));
         let unset = by(Insn::new(code::LD | code::W | code::MEM, 3));
         for unsaid in [own(&random), own(&unset)] {
-            assert_eq!(unsaid, Asked::Unsaid);
+            assert_eq!(unsaid, FilterNeed::Unsaid);
             assert_eq!(of([text("ip"), unsaid].iter()), None);
         }
-        let many: Vec<Asked> = (0..200).map(|n| text(&format!("host 10.0.0.{n}"))).collect();
+        let many: Vec<FilterNeed> = (0..200).map(|n| text(&format!("host 10.0.0.{n}"))).collect();
         assert_eq!(of(many.iter()), None);
-        let same: Vec<Asked> = (0..200).map(|_| text("host 10.0.0.1")).collect();
+        let same: Vec<FilterNeed> = (0..200).map(|_| text("host 10.0.0.1")).collect();
         assert!(of(same.iter()).unwrap().insns().len() < 60);
     }
 }

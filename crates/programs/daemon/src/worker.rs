@@ -14,7 +14,7 @@
 //! | `passing` | `Passed`: a batch on its way into the buffers |
 //! | `part` | parts of a batch, for which room is found |
 //! | `past` | `Past`: readers that began in the past |
-//! | `pause` | `State`: running or paused |
+//! | `pause` | `PauseState`: running or paused |
 //! | `kernel` | `KernelFilter`: the union of all filters, in the kernel |
 //! | `waiting` | `Waiting`: waits for packets, and for lossless readers |
 //! | `budgets` | `Budgets`: the users' purses, and the clock that refills them |
@@ -49,7 +49,7 @@ use tapline_sys::{clock, usage};
 use tapline_tap_client::protocol::{ControlAction, ReaderCounts};
 
 use crate::budget::Payer;
-use crate::union::Asked;
+use crate::union::FilterNeed;
 use crate::view::{Rights, View};
 use budgets::Budgets;
 pub(crate) use filter::{compile, ready};
@@ -57,7 +57,7 @@ use kernel::KernelFilter;
 pub(crate) use order::{Joining, Order, Refusal, Wish};
 use passing::Passed;
 use past::{FULL_NAP, Past, count_lost_past};
-use pause::State;
+use pause::PauseState;
 pub(crate) use readers::Eviction;
 use readers::{Reader, Readers};
 use report::source_counts;
@@ -78,7 +78,7 @@ const WAKE: Duration = Duration::from_micros(3);
 pub(crate) struct History {
     pub(crate) text: String,
     /// For the kernel.
-    pub(crate) asked: Asked,
+    pub(crate) asked: FilterNeed,
 }
 
 /// The settings of a worker.
@@ -125,7 +125,7 @@ struct Dispatcher {
     passed: Passed,
     kernel: KernelFilter,
     waiting: Waiting,
-    state: State,
+    state: PauseState,
     /// The source's account when it was last asked.
     interfaces: Vec<InterfaceAccount>,
     housekept: Instant,
@@ -150,7 +150,7 @@ impl Worker {
             passed: Passed::new(),
             kernel: KernelFilter::new(setting.counts_all),
             waiting: Waiting::default(),
-            state: State::Running { since: None },
+            state: PauseState::Running { since: None },
             interfaces: Vec::new(),
             housekept: Instant::now(),
             ended: None,
@@ -227,7 +227,7 @@ impl Dispatcher {
     ) -> Result<Advance, tapline_source::Error> {
         self.budgets.fill();
         let wait = self.past().catch_up().min(self.poll_timeout());
-        let is_held_up = self.readers.list.is_empty() || self.state == State::Paused;
+        let is_held_up = self.readers.list.is_empty() || self.state == PauseState::Paused;
         if self.setting.waits_for_readers && is_held_up && !rounds.is_stopping {
             std::thread::sleep(WAIT);
             return Ok(Advance::Idle);
@@ -378,7 +378,7 @@ impl Dispatcher {
     }
 
     /// Has the kernel let through what all readers, the history, and one reader more want.
-    fn require(&mut self, more: Option<&Asked>, source: &dyn Source) -> Result<(), String> {
+    fn require(&mut self, more: Option<&FilterNeed>, source: &dyn Source) -> Result<(), String> {
         let readers = self.readers.list.iter().map(|reader| &reader.asked);
         let history = self.setting.history.iter().map(|history| &history.asked);
         self.kernel.require(history.chain(readers).chain(more), source)
@@ -489,7 +489,7 @@ impl Dispatcher {
             bytes: self.passed.bytes,
             unwanted: self.passed.unwanted,
             paused: self.passed.paused,
-            is_paused: self.state == State::Paused,
+            is_paused: self.state == PauseState::Paused,
             stored,
             not_stored,
             cpu_ns: usage::thread_time().as_nanos() as u64,

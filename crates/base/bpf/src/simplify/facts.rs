@@ -86,12 +86,12 @@ impl Facts {
 
 /// The least length of the packet, in bytes from its start and from offsets that the packet decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(super) struct LengthFacts {
     bytes: u64,
     indexed: Vec<(Value, u64)>,
 }
 
-impl Held {
+impl LengthFacts {
     pub(super) fn covers(&self, base: Option<Value>, end: u64) -> bool {
         end <= self.bytes_from(base)
     }
@@ -118,7 +118,7 @@ impl Held {
     }
 
     /// Keeps the facts that both paths are sure of.
-    pub(super) fn meet(&mut self, other: &Held) {
+    pub(super) fn meet(&mut self, other: &LengthFacts) {
         self.bytes = self.bytes.min(other.bytes);
         self.indexed.retain_mut(|(value, bytes)| {
             *bytes = (*bytes).min(other.bytes_from(Some(*value)));

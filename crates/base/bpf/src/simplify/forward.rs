@@ -11,7 +11,7 @@
 //! which no edge leads any more is not visited, and costs nothing: this keeps long chains of `or` linear.
 
 use super::backward::{Demand, may_reject};
-use super::facts::{Facts, Held, Question};
+use super::facts::{Facts, LengthFacts, Question};
 use super::value::{Expr, Register, Registers, Value, Values, outcome};
 use crate::ancillary;
 use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
@@ -22,10 +22,10 @@ const STEPS_PER_BLOCK: usize = 200;
 
 /// The facts that hold at a point of a path.
 #[derive(Clone, Debug)]
-pub(super) struct State {
+pub(super) struct PathFacts {
     pub(super) registers: Registers,
     facts: Facts,
-    pub(super) held: Held,
+    pub(super) held: LengthFacts,
 }
 
 /// The outcome of a pass.
@@ -37,7 +37,7 @@ pub(super) struct Forward {
     /// For each block, the statements that cannot reject there; computed only if any may be removed.
     pub(super) safe: Vec<Vec<bool>>,
     /// For each block that branches, the state at its beginning and the value it tests; only if blocks can be moved.
-    pub(super) tested: Vec<Option<(State, Value)>>,
+    pub(super) tested: Vec<Option<(PathFacts, Value)>>,
 }
 
 struct Pass<'a> {
@@ -45,8 +45,8 @@ struct Pass<'a> {
     values: &'a mut Values,
     demand: Demand,
     /// Numbers of blocks that test a value, and of those with the very same test.
-    asked: Asked,
-    arriving: Vec<Option<State>>,
+    asked: SharedTests,
+    arriving: Vec<Option<PathFacts>>,
     removal: Removal,
     steps_left: usize,
 }
@@ -66,11 +66,11 @@ pub(super) fn forward(
     cfg: &Cfg,
     values: &mut Values,
     removal: Removal,
-    before: &[Option<(State, Value)>],
+    before: &[Option<(PathFacts, Value)>],
 ) -> Forward {
     let order = cfg.order();
     let demand = Demand::of(cfg, &order);
-    let asked = Asked::count(cfg, &order, values, before);
+    let asked = SharedTests::count(cfg, &order, values, before);
     let steps_left = STEPS_PER_BLOCK.saturating_mul(order.len());
     let mut pass =
         Pass { cfg, values, demand, asked, arriving: vec![None; cfg.blocks.len()], removal, steps_left };
@@ -82,7 +82,7 @@ pub(super) fn forward(
         tested: vec![None; blocks],
     };
     done.cfg.blocks.resize(blocks, Block { statements: Vec::new(), terminator: Terminator::Return(0) });
-    pass.arrive(State::start(), cfg.entry);
+    pass.arrive(PathFacts::start(), cfg.entry);
     for id in order {
         if let Some(state) = pass.arriving[id.0 as usize].take() {
             pass.visit(id, state, &mut done);
@@ -91,13 +91,17 @@ pub(super) fn forward(
     done
 }
 
-impl State {
-    fn start() -> State {
-        State { registers: [Values::ZERO; Register::COUNT], facts: Facts::default(), held: Held::default() }
+impl PathFacts {
+    fn start() -> PathFacts {
+        PathFacts {
+            registers: [Values::ZERO; Register::COUNT],
+            facts: Facts::default(),
+            held: LengthFacts::default(),
+        }
     }
 
     /// Keeps the values on which both paths agree. `id` is where they meet.
-    fn meet(&mut self, other: &State, id: BlockId, values: &mut Values) {
+    fn meet(&mut self, other: &PathFacts, id: BlockId, values: &mut Values) {
         for (n, (mine, theirs)) in self.registers.iter_mut().zip(other.registers).enumerate() {
             if *mine != theirs {
                 *mine = values.number(Expr::Join(id, Register(n as u8)));
@@ -109,7 +113,7 @@ impl State {
 }
 
 impl Pass<'_> {
-    fn visit(&mut self, id: BlockId, state: State, done: &mut Forward) {
+    fn visit(&mut self, id: BlockId, state: PathFacts, done: &mut Forward) {
         let at_start = (self.removal == Removal::AllButA).then(|| state.clone());
         let mut now = state;
         let mut statements = Vec::with_capacity(self.cfg[id].statements.len());
@@ -141,7 +145,7 @@ impl Pass<'_> {
     }
 
     /// Follows the edges out of a block, which ends in `state`.
-    fn leave(&mut self, id: BlockId, state: State) -> Terminator {
+    fn leave(&mut self, id: BlockId, state: PathFacts) -> Terminator {
         match self.cfg[id].terminator {
             end @ (Terminator::Return(_) | Terminator::ReturnA) => end,
             Terminator::Goto(next) => Terminator::Goto(self.thread(state, next)),
@@ -175,7 +179,7 @@ impl Pass<'_> {
         matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
     }
 
-    fn branch(&mut self, mut state: State, question: Question, holds: bool, to: BlockId) -> BlockId {
+    fn branch(&mut self, mut state: PathFacts, question: Question, holds: bool, to: BlockId) -> BlockId {
         if self.asked.again(question, holds) {
             state.facts.learn(question, holds);
         }
@@ -199,7 +203,7 @@ impl Pass<'_> {
     }
 
     /// Goes on from `to` as long as blocks are decided and leave nothing behind; lets the state arrive at the last.
-    fn thread(&mut self, state: State, mut to: BlockId) -> BlockId {
+    fn thread(&mut self, state: PathFacts, mut to: BlockId) -> BlockId {
         while self.steps_left > 0 {
             let Some(next) = self.beyond(&state, to) else { break };
             self.steps_left -= 1;
@@ -210,7 +214,7 @@ impl Pass<'_> {
     }
 
     /// The block behind `id` for an edge that comes with `state`, if `id` can be stepped over.
-    fn beyond(&mut self, state: &State, id: BlockId) -> Option<BlockId> {
+    fn beyond(&mut self, state: &PathFacts, id: BlockId) -> Option<BlockId> {
         let block = &self.cfg[id];
         if matches!(block.terminator, Terminator::Return(_) | Terminator::ReturnA) {
             return None;
@@ -234,7 +238,7 @@ impl Pass<'_> {
 
     /// Whether an edge may skip block `id`: its results are unread, and the bytes that it would load are there or are
     /// asked for later.
-    fn leaves_nothing(&mut self, state: &State, id: BlockId, next: BlockId, after: &Registers) -> bool {
+    fn leaves_nothing(&mut self, state: &PathFacts, id: BlockId, next: BlockId, after: &Registers) -> bool {
         let wanted = self.demand.wanted(next);
         let unchanged =
             (0..Register::COUNT).all(|n| wanted & (1 << n) == 0 || after[n] == state.registers[n]);
@@ -256,14 +260,14 @@ impl Pass<'_> {
         })
     }
 
-    fn arrive(&mut self, state: State, id: BlockId) {
+    fn arrive(&mut self, state: PathFacts, id: BlockId) {
         match &mut self.arriving[id.0 as usize] {
             Some(there) => there.meet(&state, id, self.values),
             unset => *unset = Some(state),
         }
     }
 
-    fn rewrite(&mut self, statement: Statement, state: &mut State) -> Rewritten {
+    fn rewrite(&mut self, statement: Statement, state: &mut PathFacts) -> Rewritten {
         let (register, value) = self.values.effect(statement, &state.registers);
         let place = usize::from(register.0);
         let Some(value) = value else {
@@ -345,7 +349,7 @@ pub(super) fn load_of(statement: Statement, registers: &Registers) -> Option<Loa
 }
 
 /// The tests worth remembering: those that another block has as well.
-struct Asked {
+struct SharedTests {
     /// By value; values that came later are not in it.
     values: Vec<u32>,
     questions: Map<Question, u32>,
@@ -353,12 +357,17 @@ struct Asked {
     constants: Vec<Value>,
 }
 
-impl Asked {
+impl SharedTests {
     /// Counts the tests. Each block is taken as it was met before, or else as if nothing were known at its beginning;
     /// answers about values that then turn out to be others count as asked often.
-    fn count(cfg: &Cfg, order: &[BlockId], values: &mut Values, before: &[Option<(State, Value)>]) -> Asked {
+    fn count(
+        cfg: &Cfg,
+        order: &[BlockId],
+        values: &mut Values,
+        before: &[Option<(PathFacts, Value)>],
+    ) -> SharedTests {
         let constants = vec![Values::ZERO; cfg.blocks.len()];
-        let mut asked = Asked { values: Vec::new(), questions: Map::default(), constants };
+        let mut asked = SharedTests { values: Vec::new(), questions: Map::default(), constants };
         asked.questions.reserve(order.len());
         let unknown: Registers = std::array::from_fn(|n| values.fresh(Register(n as u8)));
         for &id in order {

@@ -10,7 +10,7 @@
 //! that the state behind it covers may move.
 
 use super::backward::{Demand, may_reject};
-use super::forward::{Forward, State, load_of};
+use super::forward::{Forward, PathFacts, load_of};
 use super::value::{Register, Value};
 use crate::cfg::{BlockId, Cfg, Terminator};
 use rustc_hash::FxHashMap as Map;
@@ -124,7 +124,7 @@ fn stretch(forward: &Forward, chain: &[BlockId]) -> usize {
     1 + chain[1..].iter().take_while(|id| cannot_reject(&forward.cfg, **id, state)).count()
 }
 
-fn cannot_reject(cfg: &Cfg, id: BlockId, state: &State) -> bool {
+fn cannot_reject(cfg: &Cfg, id: BlockId, state: &PathFacts) -> bool {
     cfg[id].statements.iter().all(|&statement| match load_of(statement, &state.registers) {
         Some(load) => state.held.covers(load.base, load.end),
         None => !may_reject(statement),

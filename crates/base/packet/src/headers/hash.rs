@@ -11,7 +11,7 @@
 //! attacker cannot choose flows that collide.
 
 use super::read::{array, u32_at};
-use super::{Headers, IpVersion, Place};
+use super::{Headers, IpVersion, PackedOffset};
 
 /// Bits without a pattern: the fraction of pi.
 const KEYS: [u64; 4] =
@@ -40,7 +40,7 @@ impl Headers {
     /// too. Without IP it is a hash of the EtherType.
     #[inline]
     pub fn host_hash(&self, data: &[u8], seed: u64) -> u64 {
-        let hosts = Headers { fragment: None, protocol: None, l4: Place::NONE, ..*self };
+        let hosts = Headers { fragment: None, protocol: None, l4: PackedOffset::NONE, ..*self };
         hosts.flow_hash(data, seed)
     }
 

@@ -14,7 +14,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::read::{array, u8_at};
-use super::{Headers, Place};
+use super::{Headers, PackedOffset};
 use crate::numbers::ip_protocol::{AH, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING};
 
 const IPV4_LEN: usize = 20;
@@ -181,7 +181,7 @@ impl Headers {
     #[inline(always)]
     fn later_fragment(&mut self, carried: usize, end: usize) -> Option<()> {
         if carried <= end {
-            self.payload = Place::at(carried);
+            self.payload = PackedOffset::at(carried);
         }
         Some(())
     }

@@ -10,7 +10,7 @@
 //! Sources: RFC 3032, 2.1; RFC 4385, 3; RFC 4448, 4.
 
 use super::read::{u8_at, u16_at, u32_at};
-use super::{Headers, Place};
+use super::{Headers, PackedOffset};
 use crate::numbers::ethertype;
 
 /// Labels in one stack at most; headers behind more are not found.
@@ -33,7 +33,7 @@ impl Headers {
         let mpls = stack(data, at)?;
         let at = at + 4 * usize::from(mpls.count);
         self.mpls = Some(mpls);
-        self.l3 = Place::at(at);
+        self.l3 = PackedOffset::at(at);
         match u8_at(data, at)? {
             0x45..=0x4f => Some((ethertype::IPV4, at)),
             0x60..=0x6f => Some((ethertype::IPV6, at)),

@@ -19,7 +19,7 @@
 //! Sources: IEEE 802.1Q; RFC 1042; RFC 1661, RFC 1662, RFC 2516; <https://www.tcpdump.org/linktypes.html>.
 
 use super::read::{array, u8_at, u16_at};
-use super::{Headers, Place};
+use super::{Headers, PackedOffset};
 use crate::numbers::ethertype::{
     self, IPV4, IPV6, JUMBO, LENGTH_MAX, MPLS, MPLS_MULTICAST, PPPOE_SESSION, VLAN, VLAN_PROVIDER,
 };
@@ -85,7 +85,7 @@ impl Headers {
         if let Some(tag) = tag {
             self.push_vlan(tag);
         }
-        self.l3 = Place::at(at);
+        self.l3 = PackedOffset::at(at);
         self.ether_type = Some(kind);
         match kind {
             IPV4 => self.walk_ipv4(data, at),
@@ -153,7 +153,7 @@ impl Headers {
     }
 
     pub(super) fn walk_network(&mut self, data: &[u8], kind: u16, at: usize) {
-        self.l3 = Place::at(at);
+        self.l3 = PackedOffset::at(at);
         self.ether_type = Some(kind);
         match kind {
             IPV4 => self.walk_ipv4(data, at),

@@ -52,9 +52,9 @@ const VLANS_KEPT: usize = 4;
 /// The offset of each header of a packet, and the fields that distinguish flows. See the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Headers {
-    l3: Place,
-    l4: Place,
-    payload: Place,
+    l3: PackedOffset,
+    l4: PackedOffset,
+    payload: PackedOffset,
     end: u32,
     vlans: [VlanTag; VLANS_KEPT],
     vlan_count: u8,
@@ -120,9 +120,9 @@ impl Headers {
     #[inline]
     fn none(link_type: LinkType, data: &[u8]) -> Headers {
         Headers {
-            l3: Place::NONE,
-            l4: Place::NONE,
-            payload: Place::NONE,
+            l3: PackedOffset::NONE,
+            l4: PackedOffset::NONE,
+            payload: PackedOffset::NONE,
             end: data.len() as u32,
             vlans: [VlanTag { tpid: 0, tci: 0 }; VLANS_KEPT],
             vlan_count: 0,
@@ -232,24 +232,24 @@ impl Headers {
 
 /// An offset, or none, in half the size of `Option<usize>`, because there are three in each [`Headers`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place(u32);
+struct PackedOffset(u32);
 
-impl Place {
-    const NONE: Place = Place(u32::MAX);
+impl PackedOffset {
+    const NONE: PackedOffset = PackedOffset(u32::MAX);
 
     /// `offset` is within [`addressable`] bytes.
     #[inline]
-    fn at(offset: usize) -> Place {
-        Place(offset as u32)
+    fn at(offset: usize) -> PackedOffset {
+        PackedOffset(offset as u32)
     }
 
     #[inline]
     fn get(self) -> Option<usize> {
-        (self != Place::NONE).then_some(self.0 as usize)
+        (self != PackedOffset::NONE).then_some(self.0 as usize)
     }
 }
 
-/// As much of the bytes as a [`Place`] can point into: all, for any packet that a link type allows.
+/// As much of the bytes as a [`PackedOffset`] can point into: all, for any packet that a link type allows.
 #[inline]
 fn addressable(data: &[u8]) -> &[u8] {
     const MAX: usize = u32::MAX as usize - 1;

@@ -10,7 +10,7 @@
 //! Sources: RFC 9293, 3.1; RFC 768; RFC 9260, 3.1; RFC 792; RFC 4443, 2.1.
 
 use super::read::{array, u8_at};
-use super::{Headers, Place};
+use super::{Headers, PackedOffset};
 use crate::numbers::ip_protocol::{ICMP, ICMPV6, SCTP, TCP, UDP, has_ports};
 
 const TCP_LEN: usize = 20;
@@ -39,7 +39,7 @@ impl Headers {
         if at > end {
             return None;
         }
-        self.l4 = Place::at(at);
+        self.l4 = PackedOffset::at(at);
         let header_len = match protocol {
             TCP => Some(usize::from(u8_at(data, at + 12)? >> 4) * 4).filter(|len| *len >= TCP_LEN)?,
             UDP => UDP_LEN,
@@ -48,7 +48,7 @@ impl Headers {
             _ => return None,
         };
         if at + header_len <= end {
-            self.payload = Place::at(at + header_len);
+            self.payload = PackedOffset::at(at + header_len);
         }
         Some(())
     }

@@ -82,7 +82,7 @@ impl InnerPacket {
 }
 
 /// The inner packet, before the end of the outer one is known.
-struct Found {
+struct TunnelHeader {
     tunnel: Tunnel,
     id: Option<u32>,
     link_type: LinkType,
@@ -102,11 +102,11 @@ impl Headers {
                     Some(_) => (LinkType::RAW, self.l3()?),
                     None => (LinkType::ETHERNET, pseudo_wire(data, self.l3()?)?),
                 };
-                (Found { tunnel: Tunnel::Mpls, id, link_type, offset }, self.ip_end())
+                (TunnelHeader { tunnel: Tunnel::Mpls, id, link_type, offset }, self.ip_end())
             }
             None => self.carried(data)?,
         };
-        let Found { tunnel, id, link_type, offset } = found;
+        let TunnelHeader { tunnel, id, link_type, offset } = found;
         let len = end.min(data.len()).checked_sub(offset)?;
         Some(InnerPacket { tunnel, id, link_type, offset, len })
     }
@@ -116,7 +116,7 @@ impl Headers {
     }
 
     /// The packet that IP carries, and its end.
-    fn carried(&self, data: &[u8]) -> Option<(Found, usize)> {
+    fn carried(&self, data: &[u8]) -> Option<(TunnelHeader, usize)> {
         let (at, end) = (self.l4()?, self.ip_end());
         let data = data.get(..end)?;
         let found = match self.protocol? {
@@ -130,8 +130,8 @@ impl Headers {
     }
 }
 
-fn ip_in_ip(offset: usize) -> Found {
-    Found { tunnel: Tunnel::IpInIp, id: None, link_type: LinkType::RAW, offset }
+fn ip_in_ip(offset: usize) -> TunnelHeader {
+    TunnelHeader { tunnel: Tunnel::IpInIp, id: None, link_type: LinkType::RAW, offset }
 }
 
 /// An IP packet of a version at `at`.
@@ -163,7 +163,7 @@ fn frame(data: &[u8], at: usize) -> Option<(LinkType, usize)> {
     (at <= data.len()).then_some((LinkType::ETHERNET, at))
 }
 
-fn gre(data: &[u8], at: usize) -> Option<Found> {
+fn gre(data: &[u8], at: usize) -> Option<TunnelHeader> {
     /// Version, and RFC 1701's routing, which we do not know.
     const UNKNOWN: u16 = 0x4007;
     const CHECKSUM: u16 = 0x8000;
@@ -189,13 +189,13 @@ fn gre(data: &[u8], at: usize) -> Option<Found> {
         _ => {
             let id = if field(KEY) != 0 { Some(u32_at(data, key_at)?) } else { None };
             let (link_type, offset) = of_type(data, kind, payload)?;
-            Some(Found { tunnel: Tunnel::Gre, id, link_type, offset })
+            Some(TunnelHeader { tunnel: Tunnel::Gre, id, link_type, offset })
         }
     }
 }
 
-fn erspan(id: Option<u32>, (link_type, offset): (LinkType, usize)) -> Option<Found> {
-    Some(Found { tunnel: Tunnel::Erspan, id, link_type, offset })
+fn erspan(id: Option<u32>, (link_type, offset): (LinkType, usize)) -> Option<TunnelHeader> {
+    Some(TunnelHeader { tunnel: Tunnel::Erspan, id, link_type, offset })
 }
 
 /// The session of a header of this version: 1 is type II, 2 is type III.
@@ -216,7 +216,7 @@ fn erspan_iii(data: &[u8], at: usize) -> Option<(LinkType, usize)> {
 }
 
 /// The packet that a tunnel over UDP carries, and the end of the datagram.
-fn in_udp(data: &[u8], at: usize) -> Option<(Found, usize)> {
+fn in_udp(data: &[u8], at: usize) -> Option<(TunnelHeader, usize)> {
     let &[_, _, p0, p1, l0, l1, _, _] = array::<UDP_LEN>(data, at)?;
     let len = usize::from(u16::from_be_bytes([l0, l1]));
     let end = if len < UDP_LEN { data.len() } else { data.len().min(at + len) };
@@ -227,7 +227,7 @@ fn in_udp(data: &[u8], at: usize) -> Option<(Found, usize)> {
         port::GTP_U => gtp(data, at)?,
         _ => return None,
     };
-    Some((Found { tunnel, id: Some(id), link_type, offset }, end))
+    Some((TunnelHeader { tunnel, id: Some(id), link_type, offset }, end))
 }
 
 type InUdp = (Tunnel, u32, (LinkType, usize));

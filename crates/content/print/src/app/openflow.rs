@@ -36,7 +36,7 @@ const EXPERIMENTERS: &[(u32, &str)] = &[
 ];
 
 /// Prints a body.
-type Printer = fn(&mut Context<'_>, Span<'_>) -> Part;
+type Printer = fn(&mut Context<'_>, Span<'_>) -> PartResult;
 
 /// The length of a body.
 #[derive(Clone, Copy)]
@@ -57,10 +57,10 @@ struct Message {
 struct Invalid<'p>(Span<'p>);
 
 /// The outcome of printing a part.
-type Part = Result<(), Cut>;
+type PartResult = Result<(), Cut>;
 
 /// Ends a part that makes no sense: all of it must have been captured for the text to go on.
-fn settle(cx: &mut Context<'_>, outcome: Result<Result<(), Invalid<'_>>, Cut>) -> Part {
+fn settle(cx: &mut Context<'_>, outcome: Result<Result<(), Invalid<'_>>, Cut>) -> PartResult {
     match outcome? {
         Ok(()) => Ok(()),
         Err(Invalid(rest)) => {
@@ -134,7 +134,7 @@ fn partial<'p>(cx: &mut Context<'_>, rest: Span<'_>) -> Result<Option<(usize, Bo
     Ok(None)
 }
 
-fn print_body(cx: &mut Context<'_>, body: Span<'_>, message: Option<&Message>) -> Part {
+fn print_body(cx: &mut Context<'_>, body: Span<'_>, message: Option<&Message>) -> PartResult {
     let Some(Message { length, print, .. }) = message else { return body.need(body.length) };
     let valid = match *length {
         Length::Exactly(length) => body.length == length,
@@ -174,7 +174,7 @@ fn bits(table: &[(u32, &str)]) -> u32 {
 }
 
 /// `name 0x00000000 (BITS)`, where all bits that have a meaning have a name.
-fn put_word(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str, table: &[(u32, &str)]) -> Part {
+fn put_word(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str, table: &[(u32, &str)]) -> PartResult {
     put_bits_of(cx, fields, name, table, bits(table))
 }
 
@@ -185,7 +185,7 @@ fn put_bits_of(
     name: &str,
     table: &[(u32, &str)],
     known: u32,
-) -> Part {
+) -> PartResult {
     let value = fields.u32()?;
     put!(cx, "{name} 0x{value:08x}");
     put_bitmap(cx, table, value, known);
@@ -198,7 +198,7 @@ fn put_error(
     span: Span<'_>,
     types: &[(u32, &'static str)],
     codes: &[&[(u32, &'static str)]],
-) -> Part {
+) -> PartResult {
     let mut fields = Fields::new(span);
     let kind = fields.u16()?;
     cx.text("\n\t type ");
@@ -237,7 +237,7 @@ fn put_name(
 }
 
 /// Bytes of any meaning, from `-vv` on with their content.
-fn data(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn data(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     if span.length == 0 {
         return Ok(());
     }
@@ -250,7 +250,7 @@ fn data(cx: &mut Context<'_>, span: Span<'_>) -> Part {
 }
 
 /// An Ethernet frame, from `-vvv` on decoded.
-fn frame(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn frame(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     if span.length == 0 {
         return Ok(());
     }
@@ -297,19 +297,19 @@ impl<'p> Fields<'p> {
     }
 
     /// `", name value"`.
-    fn put_u16(&mut self, cx: &mut Context<'_>, name: &str) -> Part {
+    fn put_u16(&mut self, cx: &mut Context<'_>, name: &str) -> PartResult {
         let value = self.u16()?;
         put!(cx, "{name} {value}");
         Ok(())
     }
 
-    fn put_u32(&mut self, cx: &mut Context<'_>, name: &str) -> Part {
+    fn put_u32(&mut self, cx: &mut Context<'_>, name: &str) -> PartResult {
         let value = self.u32()?;
         put!(cx, "{name} {value}");
         Ok(())
     }
 
-    fn put_u64(&mut self, cx: &mut Context<'_>, name: &str) -> Part {
+    fn put_u64(&mut self, cx: &mut Context<'_>, name: &str) -> PartResult {
         let value = self.u64()?;
         put!(cx, "{name} {value}");
         Ok(())
@@ -321,13 +321,13 @@ impl<'p> Fields<'p> {
     }
 
     /// Bytes that must have been captured.
-    fn padding(&mut self, count: usize) -> Part {
+    fn padding(&mut self, count: usize) -> PartResult {
         self.rest.need(count)?;
         self.pass(count);
         Ok(())
     }
 
-    fn mac(&mut self, cx: &mut Context<'_>, name: &str) -> Part {
+    fn mac(&mut self, cx: &mut Context<'_>, name: &str) -> PartResult {
         let address: [u8; 6] = self.rest.array(0)?;
         cx.text(name);
         cx.mac(&address);
@@ -335,7 +335,7 @@ impl<'p> Fields<'p> {
         Ok(())
     }
 
-    fn ipv4(&mut self, cx: &mut Context<'_>, name: &str) -> Part {
+    fn ipv4(&mut self, cx: &mut Context<'_>, name: &str) -> PartResult {
         let address: [u8; 4] = self.rest.array(0)?;
         cx.text(name);
         cx.host(address.into());
@@ -344,7 +344,7 @@ impl<'p> Fields<'p> {
     }
 
     /// Characters padded with NUL, between quotes.
-    fn quoted(&mut self, cx: &mut Context<'_>, name: &str, count: usize) -> Part {
+    fn quoted(&mut self, cx: &mut Context<'_>, name: &str, count: usize) -> PartResult {
         put!(cx, "{name} '");
         cx.characters(self.rest, count, true)?;
         cx.text("'");

@@ -5,7 +5,7 @@
 
 use tapline_packet::Timestamp;
 
-use super::write::Part;
+use super::write::StringWriter;
 
 /// A day of the proleptic Gregorian calendar.
 struct Date {
@@ -15,7 +15,7 @@ struct Date {
 }
 
 /// The date and time of day.
-pub(super) fn rfc3339(time: Timestamp, part: &mut Part) {
+pub(super) fn rfc3339(time: Timestamp, part: &mut StringWriter) {
     let seconds = time.seconds();
     let date = date_of(seconds.div_euclid(86_400));
     let second = seconds.rem_euclid(86_400) as u64;
@@ -34,7 +34,7 @@ pub(super) fn rfc3339(time: Timestamp, part: &mut Part) {
 }
 
 /// Nanoseconds since 1970, negative before.
-pub(super) fn nanoseconds(time: Timestamp, part: &mut Part) {
+pub(super) fn nanoseconds(time: Timestamp, part: &mut StringWriter) {
     let nanos = time.as_nanos();
     if nanos < 0 {
         part.bytes(b"-");

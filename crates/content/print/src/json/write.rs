@@ -45,10 +45,10 @@ impl<'o> Writer<'o> {
     }
 
     /// A string; `body` writes its parts. It is closed also where `body` gives up half-way.
-    pub(super) fn string<R>(&mut self, body: impl FnOnce(&mut Part) -> R) -> R {
+    pub(super) fn string<R>(&mut self, body: impl FnOnce(&mut StringWriter) -> R) -> R {
         self.begin();
         self.out.push(b'"');
-        let result = body(&mut Part { out: self.out });
+        let result = body(&mut StringWriter { out: self.out });
         self.out.push(b'"');
         result
     }
@@ -133,7 +133,11 @@ impl<'o> Writer<'o> {
     }
 
     /// `"name": "..."`; `body` writes the parts of the string.
-    pub(super) fn string_field<R>(&mut self, name: &'static str, body: impl FnOnce(&mut Part) -> R) -> R {
+    pub(super) fn string_field<R>(
+        &mut self,
+        name: &'static str,
+        body: impl FnOnce(&mut StringWriter) -> R,
+    ) -> R {
         self.key(name);
         self.string(body)
     }
@@ -217,11 +221,11 @@ impl<'o> Writer<'o> {
 }
 
 /// The inside of a string.
-pub(super) struct Part<'o> {
+pub(super) struct StringWriter<'o> {
     out: &'o mut Vec<u8>,
 }
 
-impl Part<'_> {
+impl StringWriter<'_> {
     /// More of it, escaped; bytes that are not UTF-8 become U+FFFD.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         for chunk in bytes.utf8_chunks() {

@@ -27,7 +27,7 @@ const MULTIPURPOSE: u16 = 5;
 pub(super) struct Broken;
 
 /// The outcome of printing a part: `Ok(Err(Broken))` if its text ends the frame's.
-type Part<T> = Result<Result<T, Broken>, Cut>;
+type PartResult<T> = Result<Result<T, Broken>, Cut>;
 
 /// Passes a cut and a broken part on.
 macro_rules! part {
@@ -40,7 +40,7 @@ macro_rules! part {
 }
 
 /// Prints the problem with a part.
-fn broken<T>(cx: &mut Context<'_>, what: &str) -> Part<T> {
+fn broken<T>(cx: &mut Context<'_>, what: &str) -> PartResult<T> {
     put!(cx, "[ERROR: {what}]");
     Ok(Err(Broken))
 }
@@ -159,7 +159,7 @@ fn skip(span: Span<'_>, count: usize) -> Span<'_> {
 }
 
 /// Beacons, data, acknowledgements and commands.
-fn standard(cx: &mut Context<'_>, span: Span<'_>, control: u16) -> Part<()> {
+fn standard(cx: &mut Context<'_>, span: Span<'_>, control: u16) -> PartResult<()> {
     let bit = |number: u16| control >> number & 1 != 0;
     let checksum = Checksum::find(span, 4, 4)?;
     let frame = span.with_length(span.length - checksum.len);
@@ -220,7 +220,7 @@ fn put_flags(cx: &mut Context<'_>, control: u16, flags: &[(u16, &str)]) {
 }
 
 /// Multipurpose frames: a frame control of one byte or, with bit 3, of two.
-fn multipurpose(cx: &mut Context<'_>, span: Span<'_>, control: u16) -> Part<()> {
+fn multipurpose(cx: &mut Context<'_>, span: Span<'_>, control: u16) -> PartResult<()> {
     let long = control & 8 != 0;
     let bit = |number: u16| long && control >> number & 1 != 0;
     let checksum = Checksum::find(span, 3, 5)?;
@@ -267,7 +267,7 @@ fn default_print(cx: &mut Context<'_>, rest: Span<'_>) -> Printed {
 }
 
 /// Bytes of both addresses: none, 2 or 8.
-fn address_lengths(cx: &mut Context<'_>, destination: u16, source: u16) -> Part<(usize, usize)> {
+fn address_lengths(cx: &mut Context<'_>, destination: u16, source: u16) -> PartResult<(usize, usize)> {
     let length = |mode: u16| [Some(0), None, Some(2), Some(8)][usize::from(mode & 3)];
     match (length(destination), length(source)) {
         (_, None) => broken(cx, "Invalid src address mode"),
@@ -301,7 +301,7 @@ fn pans(
 }
 
 /// A PAN and an address. Returns the rest.
-fn address<'p>(cx: &mut Context<'_>, mut rest: Span<'p>, has_pan: bool, len: usize) -> Part<Span<'p>> {
+fn address<'p>(cx: &mut Context<'_>, mut rest: Span<'p>, has_pan: bool, len: usize) -> PartResult<Span<'p>> {
     if has_pan {
         if rest.length < 2 {
             return broken(cx, "Truncated before dst_pan");
@@ -338,7 +338,7 @@ fn secured<'p>(
     is_secured: bool,
     has_elements: bool,
     checksum: &Checksum,
-) -> Part<Span<'p>> {
+) -> PartResult<Span<'p>> {
     let mut security = Security { level: 0, len: 0 };
     if is_secured {
         security = part!(security_header(cx, rest));
@@ -375,7 +375,7 @@ fn secured<'p>(
 }
 
 /// Section 9.4. The key source of eight bytes is skipped as four, as tcpdump 4.99 does.
-fn security_header(cx: &mut Context<'_>, span: Span<'_>) -> Part<Security> {
+fn security_header(cx: &mut Context<'_>, span: Span<'_>) -> PartResult<Security> {
     if span.length < 1 {
         return broken(cx, "Truncated before Aux Security Header");
     }
@@ -423,7 +423,7 @@ fn security_header(cx: &mut Context<'_>, span: Span<'_>) -> Part<Security> {
     Ok(Ok(Security { level, len: len + 1 }))
 }
 
-fn payload(cx: &mut Context<'_>, rest: Span<'_>, kind: u16, version: u16) -> Part<()> {
+fn payload(cx: &mut Context<'_>, rest: Span<'_>, kind: u16, version: u16) -> PartResult<()> {
     let rest = match kind {
         // An error in a beacon does not keep the rest from being printed.
         BEACON if version < 2 => beacon(cx, rest)?,

@@ -11,10 +11,10 @@ struct Piece {
     bytes: Vec<u8>,
     nocase: bool,
     is_negated: bool,
-    place: Place,
+    place: Position,
 }
 
-enum Place {
+enum Position {
     Absolute(usize, Option<usize>),
     Relative(i64, Option<usize>),
 }
@@ -25,8 +25,8 @@ impl Piece {
         let bytes = (0..len).map(|_| b"abA"[random.below(3) as usize]).collect();
         let room = random.one_of(1, 2).then(|| len + random.below(6) as usize);
         let place = match is_first || random.one_of(1, 2) {
-            true => Place::Absolute(random.below(5) as usize, room),
-            false => Place::Relative(random.below(7) as i64 - 3, room),
+            true => Position::Absolute(random.below(5) as usize, room),
+            false => Position::Relative(random.below(7) as i64 - 3, room),
         };
         Piece { bytes, nocase: random.one_of(1, 2), is_negated: !is_first && random.one_of(1, 4), place }
     }
@@ -38,11 +38,11 @@ impl Piece {
             text += "nocase; ";
         }
         match self.place {
-            Place::Absolute(offset, depth) => {
+            Position::Absolute(offset, depth) => {
                 text += &format!("offset:{offset}; ");
                 text += &depth.map_or(String::new(), |depth| format!("depth:{depth}; "));
             }
-            Place::Relative(distance, within) => {
+            Position::Relative(distance, within) => {
                 text += &format!("distance:{distance}; ");
                 text += &within.map_or(String::new(), |within| format!("within:{within}; "));
             }
@@ -53,8 +53,8 @@ impl Piece {
     /// Every place where the bytes lie whole inside of their area.
     fn places(&self, payload: &[u8], cursor: usize) -> Vec<usize> {
         let (start, room) = match self.place {
-            Place::Absolute(offset, depth) => (offset as i64, depth),
-            Place::Relative(distance, within) => ((cursor as i64 + distance).max(0), within),
+            Position::Absolute(offset, depth) => (offset as i64, depth),
+            Position::Relative(distance, within) => ((cursor as i64 + distance).max(0), within),
         };
         let end = room.map_or(payload.len() as i64, |room| (start + room as i64).min(payload.len() as i64));
         let is_equal = |at: &i64| {

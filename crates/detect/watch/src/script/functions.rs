@@ -6,7 +6,7 @@ use rhai::{Array, Dynamic, Engine, EvalAltResult, ImmutableString, Map};
 use tapline_syntax::units;
 
 use super::convert::{kept_len, to_json, to_text};
-use super::world::{TOLD_LEN_MAX, TOLD_MAX, Told, World};
+use super::world::{ScriptEvent, TOLD_LEN_MAX, TOLD_MAX, World};
 use super::{TEXT_MAX, Trigger, TriggerKind, lock};
 use crate::key::Subject;
 use crate::recorder::{RECORDERS_MAX, Recorder, RecorderKind, columns};
@@ -209,7 +209,7 @@ fn tell(world: &Shared, message: &str, about: Map) -> Result<(), Fault> {
         (None, None) => world.subject,
         (src, dst) => Some(Subject { src, dst, ..world.subject.unwrap_or_default() }),
     };
-    world.told.push(Told { message, about, subject });
+    world.told.push(ScriptEvent { message, about, subject });
     Ok(())
 }
 

@@ -20,7 +20,7 @@ use rhai::{AST, CallFnOptions, Dynamic, Engine, EvalAltResult, FuncArgs, Optimiz
 
 use crate::clock::ClockStep;
 use crate::event::{Event, EventKind};
-use crate::filters::{Asked, Asking};
+use crate::filters::{Asking, RuleFilterSet};
 use crate::key::Subject;
 use crate::limit::LimitState;
 use crate::outbox::Outbox;
@@ -74,11 +74,11 @@ pub(crate) struct Trigger {
 }
 
 impl Trigger {
-    fn asked(&self) -> Option<Asked> {
+    fn asked(&self) -> Option<RuleFilterSet> {
         match self.kind {
-            TriggerKind::Packet | TriggerKind::Certificate => Some(Asked::Packets),
-            TriggerKind::FlowBegun => Some(Asked::Begun),
-            TriggerKind::FlowEnded => Some(Asked::Ended),
+            TriggerKind::Packet | TriggerKind::Certificate => Some(RuleFilterSet::Packets),
+            TriggerKind::FlowBegun => Some(RuleFilterSet::Begun),
+            TriggerKind::FlowEnded => Some(RuleFilterSet::Ended),
             TriggerKind::Timer(_) => None,
         }
     }

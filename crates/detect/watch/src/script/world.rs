@@ -21,7 +21,7 @@ const KEPT_MAX: usize = 256 << 20;
 
 /// An event that a script reported.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ScriptEvent {
     pub(super) message: String,
     pub(super) about: Map<String, Value>,
     /// The packet, flow or addresses that it is about.
@@ -40,7 +40,7 @@ pub(super) struct World {
     pub(super) recorders: BTreeMap<String, Recorder>,
     pub(super) now_ns: i64,
     pub(super) subject: Option<Subject>,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<ScriptEvent>,
     /// Bytes of `told`.
     pub(super) told_len: usize,
     pub(super) periods: Vec<RecordedPeriod>,
@@ -78,7 +78,7 @@ impl World {
         KEPT_MAX.saturating_sub(tables + recorders)
     }
 
-    pub(super) fn take(&mut self) -> (Vec<Told>, Vec<RecordedPeriod>, Vec<String>) {
+    pub(super) fn take(&mut self) -> (Vec<ScriptEvent>, Vec<RecordedPeriod>, Vec<String>) {
         (self.told_len, self.printed_len) = (0, 0);
         (std::mem::take(&mut self.told), std::mem::take(&mut self.periods), std::mem::take(&mut self.printed))
     }

@@ -38,8 +38,8 @@ use table::Table;
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StoreArgs {
     /// Parts, with commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Part::ALL)]
-    part: Vec<Part>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Measurement::ALL)]
+    part: Vec<Measurement>,
     /// Frame sizes, with commas, as recipes of `tapline generate` have them.
     #[arg(long, value_delimiter = ',', default_values_t = ["60", "imix", "1514"].map(str::to_owned))]
     sizes: Vec<String>,
@@ -58,7 +58,7 @@ pub(crate) struct StoreArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Part {
+enum Measurement {
     /// Processor time of a packet at the same rate, with and without index; the size of the index.
     Cost,
     /// The highest rate without loss, compared with the rate of the disk.
@@ -69,14 +69,15 @@ enum Part {
     Delay,
 }
 
-impl Part {
-    const ALL: [Part; 4] = [Part::Cost, Part::Limit, Part::Find, Part::Delay];
+impl Measurement {
+    const ALL: [Measurement; 4] =
+        [Measurement::Cost, Measurement::Limit, Measurement::Find, Measurement::Delay];
 }
 
 impl Default for StoreArgs {
     fn default() -> StoreArgs {
         StoreArgs {
-            part: Part::ALL.to_vec(),
+            part: Measurement::ALL.to_vec(),
             sizes: ["60", "imix", "1514"].map(str::to_owned).to_vec(),
             seconds: 3.0,
             rate: 60_000,
@@ -117,10 +118,10 @@ pub(crate) fn run(args: &StoreArgs, options: &Options) -> Result<()> {
     }
     for part in &args.part {
         match part {
-            Part::Cost => rates::cost(&mut bench)?,
-            Part::Limit => rates::limit(&mut bench)?,
-            Part::Find => finding::run(&mut bench)?,
-            Part::Delay => delay::run(&mut bench)?,
+            Measurement::Cost => rates::cost(&mut bench)?,
+            Measurement::Limit => rates::limit(&mut bench)?,
+            Measurement::Find => finding::run(&mut bench)?,
+            Measurement::Delay => delay::run(&mut bench)?,
         }
     }
     bench.table.finish(args.json.as_deref())

@@ -92,13 +92,13 @@ pub(crate) struct Probe {
     /// The parts that count, by number; `None`: all.
     kept: Option<Vec<bool>>,
     /// The parts in the order of the text.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<ResolvedPart>,
     seen: usize,
 }
 
 /// One part of a filter, resolved.
 #[derive(Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct ResolvedPart {
     /// Place in the text.
     pub(crate) span: Span,
     /// With the qualifiers that the text leaves out; empty if the text says it all.
@@ -141,7 +141,7 @@ impl Probe {
     ) -> Predicate {
         if self.noting {
             let (label, predicate) = (label(), predicate.clone());
-            self.parts.push(Part { span, label, predicate, negated, shifts, moves });
+            self.parts.push(ResolvedPart { span, label, predicate, negated, shifts, moves });
         }
         let number = self.seen;
         self.seen += 1;

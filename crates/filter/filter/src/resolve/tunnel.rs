@@ -39,7 +39,7 @@ const GRE_TYPE: u32 = 0xffff;
 
 /// A tunnel's payload, and the transport header in front of the tunnel.
 #[derive(Clone, Copy)]
-struct Found {
+struct TunnelPayload {
     base: ScratchCell,
     kind: ScratchCell,
     outer: Cells,
@@ -69,7 +69,7 @@ impl Scope<'_> {
         kind: ScratchCell,
     ) -> Predicate {
         let Some(outer) = self.ask_transport() else { return Predicate::Constant(false) };
-        let found = Found { base, kind, outer };
+        let found = TunnelPayload { base, kind, outer };
         let id = tunnel.and_then(|tunnel| tunnel.id);
         let wanted = TunnelKind::ALL.into_iter().filter(|kind| tunnel.is_none_or(|t| t.kind == *kind));
         let predicate = Predicate::any(wanted.map(|kind| found.by(kind, id)));
@@ -79,7 +79,7 @@ impl Scope<'_> {
     }
 }
 
-impl Found {
+impl TunnelPayload {
     fn by(self, kind: TunnelKind, id: Option<u32>) -> Predicate {
         match kind {
             TunnelKind::Gre => self.gre(id),

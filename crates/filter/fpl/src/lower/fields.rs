@@ -43,7 +43,7 @@ const NUMBERS_END: usize = 124;
 
 /// The facts known of the packet at a place in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct KnownHeaders {
     pub(super) network: Option<Network>,
     pub(super) kind: Option<Value>,
     pub(super) transport: Option<Transport>,
@@ -52,14 +52,14 @@ pub(super) struct Found {
     pub(super) fields: Vec<Option<Value>>,
 }
 
-impl Found {
-    pub(super) fn nothing(fields: usize) -> Found {
+impl KnownHeaders {
+    pub(super) fn nothing(fields: usize) -> KnownHeaders {
         debug_assert!(fields <= NUMBERS_END);
-        Found { network: None, kind: None, transport: None, ports: None, fields: vec![None; fields] }
+        KnownHeaders { network: None, kind: None, transport: None, ports: None, fields: vec![None; fields] }
     }
 
     /// The facts that hold on both of two paths, which parted here or later.
-    pub(super) fn meet(mut self, other: &Found) -> Found {
+    pub(super) fn meet(mut self, other: &KnownHeaders) -> KnownHeaders {
         self.network = self.network.filter(|known| other.network.as_ref() == Some(known));
         self.kind = self.kind.filter(|known| other.kind.as_ref() == Some(known));
         self.transport = self.transport.filter(|known| other.transport.as_ref() == Some(known));

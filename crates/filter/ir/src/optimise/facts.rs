@@ -20,7 +20,7 @@ const DEPTH_MAX: u32 = 4;
 
 /// The facts known at a point of a path. The default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Way {
+pub(super) struct PathFacts {
     known: u32,
     outcomes: u32,
 }
@@ -131,20 +131,20 @@ impl<'a> Facts<'a> {
         Value(2 * self.ir.instructions.len() as u32 + value.0)
     }
 
-    fn look(&self, way: Way, what: Value) -> Option<Known> {
+    fn look(&self, way: PathFacts, what: Value) -> Option<Known> {
         self.known.iter(way.known).find(|(_, (value, _))| *value == what).map(|(_, (_, known))| known)
     }
 
-    fn look_least(&self, way: Way, what: Value) -> u64 {
+    fn look_least(&self, way: PathFacts, what: Value) -> u64 {
         self.look(way, what).map_or(0, |known| known.least)
     }
 
     /// The facts about a value.
-    pub(super) fn number(&self, way: Way, value: Value, given: &Given) -> Known {
+    pub(super) fn number(&self, way: PathFacts, value: Value, given: &Given) -> Known {
         self.number_within(way, value, given, DEPTH_MAX)
     }
 
-    fn number_within(&self, way: Way, value: Value, given: &Given, depth: u32) -> Known {
+    fn number_within(&self, way: PathFacts, value: Value, given: &Given, depth: u32) -> Known {
         let value = resolved(value, given);
         let ty = self.ir.ty(value);
         if let Op::Const(k) = self.ir.op(value) {
@@ -172,7 +172,7 @@ impl<'a> Facts<'a> {
     /// The outcome of a test, if it follows.
     pub(super) fn decide(
         &self,
-        way: Way,
+        way: PathFacts,
         test: Comparison,
         left: Value,
         right: Value,
@@ -183,7 +183,7 @@ impl<'a> Facts<'a> {
 
     fn decide_within(
         &self,
-        way: Way,
+        way: PathFacts,
         test: Comparison,
         left: Value,
         right: Value,
@@ -223,13 +223,20 @@ impl<'a> Facts<'a> {
     }
 
     /// A test has this outcome on the path.
-    pub(super) fn learn(&mut self, way: &mut Way, test: Comparison, left: Value, right: Value, holds: bool) {
+    pub(super) fn learn(
+        &mut self,
+        way: &mut PathFacts,
+        test: Comparison,
+        left: Value,
+        right: Value,
+        holds: bool,
+    ) {
         self.learn_within(way, test, left, right, holds, DEPTH_MAX);
     }
 
     fn learn_within(
         &mut self,
-        way: &mut Way,
+        way: &mut PathFacts,
         test: Comparison,
         left: Value,
         right: Value,
@@ -250,7 +257,7 @@ impl<'a> Facts<'a> {
     }
 
     /// Narrows the known range of a value to `known`.
-    pub(super) fn refine(&mut self, way: &mut Way, value: Value, known: Known, depth: u32) {
+    pub(super) fn refine(&mut self, way: &mut PathFacts, value: Value, known: Known, depth: u32) {
         let before = self.number(*way, value, &[]);
         let after = before.and(known);
         let Some(depth) = depth.checked_sub(1).filter(|_| after != before && !after.is_contradictory())
@@ -280,7 +287,7 @@ impl<'a> Facts<'a> {
     }
 
     /// A guard has been passed.
-    pub(super) fn pass(&mut self, way: &mut Way, op: &Op) {
+    pub(super) fn pass(&mut self, way: &mut PathFacts, op: &Op) {
         match op {
             Op::Need(place) => {
                 self.learn_bytes(way, place.offset);
@@ -294,14 +301,14 @@ impl<'a> Facts<'a> {
     }
 
     /// Records that at least this number of bytes was captured, as the proof sees it ([`crate::Coverage`]).
-    pub(super) fn learn_bytes(&mut self, way: &mut Way, bytes: u32) {
+    pub(super) fn learn_bytes(&mut self, way: &mut PathFacts, bytes: u32) {
         self.at_least(way, self.bytes(), bytes.into());
         if let Some(captured) = self.captured {
             self.at_least(way, captured, bytes.into());
         }
     }
 
-    fn at_least(&mut self, way: &mut Way, what: Value, least: u64) {
+    fn at_least(&mut self, way: &mut PathFacts, what: Value, least: u64) {
         let before = self.look(*way, what).unwrap_or(Known::any(Type::U64));
         if before.least < least {
             self.known.push(&mut way.known, (what, before.and(Known::between(least, u64::MAX))));
@@ -310,7 +317,7 @@ impl<'a> Facts<'a> {
 
     /// Whether earlier guards have shown the condition of this one. They are distinguished by value, not by class, as
     /// in the proof.
-    pub(super) fn is_passed(&self, way: Way, op: &Op, given: &Given) -> bool {
+    pub(super) fn is_passed(&self, way: PathFacts, op: &Op, given: &Given) -> bool {
         match op {
             Op::Need(PacketOffset { base: None, offset }) => {
                 self.look_least(way, self.bytes()) >= (*offset).into()
@@ -332,7 +339,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The facts about a parameter, from those about its argument.
-    pub(super) fn give(&mut self, way: &mut Way, parameter: Value, argument: Value) {
+    pub(super) fn give(&mut self, way: &mut PathFacts, parameter: Value, argument: Value) {
         let ty = self.ir.ty(parameter);
         let known = self.number(*way, argument, &[]);
         if known != Known::any(ty) && self.classes.of(parameter) == parameter {
@@ -341,8 +348,8 @@ impl<'a> Facts<'a> {
     }
 
     /// The facts that hold on both paths.
-    pub(super) fn meet(&mut self, a: Way, b: Way) -> Way {
-        let mut met = Way {
+    pub(super) fn meet(&mut self, a: PathFacts, b: PathFacts) -> PathFacts {
+        let mut met = PathFacts {
             known: self.known.shared(a.known, b.known),
             outcomes: self.outcomes.shared(a.outcomes, b.outcomes),
         };

@@ -27,7 +27,7 @@ pub(super) enum Stay {
 
 /// The values that are read in other blocks than their own and cannot be computed there.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct LiveValues {
     of: Vec<Vec<(Value, Stay)>>,
     /// The blocks at whose start a value will be read without its own block being passed before. Complete, or with
     /// the value in `everywhere`.
@@ -35,10 +35,10 @@ pub(super) struct Held {
     everywhere: Map<Value, ()>,
 }
 
-impl Held {
-    pub(super) fn new(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> Held {
+impl LiveValues {
+    pub(super) fn new(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> LiveValues {
         let readers = Readers::new(ir, order, home);
-        let mut held = Held {
+        let mut held = LiveValues {
             of: vec![Vec::new(); ir.blocks.len()],
             wanted: Map::default(),
             everywhere: Map::default(),

@@ -20,8 +20,8 @@
 //! edges, and a long chain of `or` costs no more than its length.
 
 use super::classes::Classes;
-use super::facts::{Facts, Way};
-use super::held::{Held, Stay};
+use super::facts::{Facts, PathFacts};
+use super::held::{LiveValues, Stay};
 use super::known::Known;
 use super::repair::{Definition, repair};
 use crate::{Block, BlockId, Case, Comparison, Ir, Op, Target, Terminator, Value};
@@ -81,8 +81,8 @@ struct Pass<'a> {
     home: Vec<BlockId>,
     /// Whether edges may leave the block out.
     passable: Vec<bool>,
-    held: Held,
-    arriving: Vec<Option<Way>>,
+    held: LiveValues,
+    arriving: Vec<Option<PathFacts>>,
     bridges: Vec<Bridge>,
     steps_left: usize,
 }
@@ -93,7 +93,7 @@ impl<'a> Pass<'a> {
         order.iter().enumerate().for_each(|(at, id)| place[id.0 as usize] = at);
         let home = homes(ir, order);
         let passable = passable(ir, order);
-        let held = Held::new(ir, order, &home);
+        let held = LiveValues::new(ir, order, &home);
         let arriving = vec![None; ir.blocks.len()];
         let steps_left = order.len() * STEPS_PER_BLOCK;
         let facts = Facts::new(ir, order, classes);
@@ -103,7 +103,7 @@ impl<'a> Pass<'a> {
     /// The terminators that change, and their new blocks.
     fn run(mut self, order: &[BlockId]) -> (Vec<(BlockId, Terminator)>, Vec<Bridge>) {
         let mut changes = Vec::new();
-        self.arriving[self.ir.entry.0 as usize] = Some(Way::default());
+        self.arriving[self.ir.entry.0 as usize] = Some(PathFacts::default());
         for &id in order {
             let Some(mut way) = self.arriving[id.0 as usize].take() else { continue };
             for value in &self.ir[id].instructions {
@@ -117,7 +117,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Sends all edges out of a block on; gives its new terminator, if that differs.
-    fn leave(&mut self, id: BlockId, way: Way) -> Option<Terminator> {
+    fn leave(&mut self, id: BlockId, way: PathFacts) -> Option<Terminator> {
         let terminator = &self.ir[id].terminator;
         let new = match terminator {
             Terminator::Return(_) => return None,
@@ -138,7 +138,7 @@ impl<'a> Pass<'a> {
         (new != *terminator).then_some(new)
     }
 
-    fn branch(&mut self, id: BlockId, way: Way, terminator: &Terminator) -> Terminator {
+    fn branch(&mut self, id: BlockId, way: PathFacts, terminator: &Terminator) -> Terminator {
         let mut new = terminator.clone();
         let Terminator::Branch { test, left, right, yes, no } = &mut new else { return new };
         for (target, holds) in [(&mut *yes, true), (&mut *no, false)] {
@@ -153,7 +153,7 @@ impl<'a> Pass<'a> {
         new
     }
 
-    fn switch(&mut self, id: BlockId, way: Way, terminator: &Terminator) -> Terminator {
+    fn switch(&mut self, id: BlockId, way: PathFacts, terminator: &Terminator) -> Terminator {
         let mut new = terminator.clone();
         let Terminator::Switch { value, cases, default, .. } = &mut new else { return new };
         if let (Some(first), Some(last)) = (cases.first(), cases.last())
@@ -173,7 +173,7 @@ impl<'a> Pass<'a> {
         new
     }
 
-    fn cases(&mut self, id: BlockId, way: Way, value: Value, cases: &mut [Case]) {
+    fn cases(&mut self, id: BlockId, way: PathFacts, value: Value, cases: &mut [Case]) {
         for Case { key, to } in cases {
             let mut way = way;
             self.facts.refine(&mut way, value, Known::exactly(*key), 1);
@@ -182,7 +182,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Moves an edge on as far as its outcomes are known, and passes on its facts.
-    fn send(&mut self, from: BlockId, way: Way, to: &Target) -> Target {
+    fn send(&mut self, from: BlockId, way: PathFacts, to: &Target) -> Target {
         let Followed { target, given, carried } = self.follow(way, to);
         let there = target.block.0 as usize;
         let ends = matches!(self.ir[target.block].terminator, Terminator::Return(_));
@@ -215,7 +215,7 @@ impl<'a> Pass<'a> {
         Target { block, arguments }
     }
 
-    fn follow(&mut self, way: Way, to: &Target) -> Followed {
+    fn follow(&mut self, way: PathFacts, to: &Target) -> Followed {
         let mut target = to.clone();
         let mut given: Vec<(Value, Value)> = Vec::new();
         let mut left_out = Vec::new();
@@ -255,7 +255,7 @@ impl<'a> Pass<'a> {
     }
 
     /// The edge by which a path that enters a block leaves it, if that is known.
-    fn next(&self, way: Way, id: BlockId, given: &[(Value, Value)]) -> Option<&'a Target> {
+    fn next(&self, way: PathFacts, id: BlockId, given: &[(Value, Value)]) -> Option<&'a Target> {
         let block = &self.ir[id];
         if !block.instructions.iter().all(|value| self.facts.is_passed(way, self.ir.op(*value), given)) {
             return None;
@@ -276,7 +276,7 @@ impl<'a> Pass<'a> {
     /// the same.
     fn decide(
         &self,
-        way: Way,
+        way: PathFacts,
         test: Comparison,
         left: Value,
         right: Value,

@@ -79,7 +79,7 @@ struct Link {
 }
 
 /// The test of one block in a chain: all tests of a chain are about one value.
-struct Asked {
+struct ChainTest {
     value: Value,
     links: Vec<Link>,
     /// The target if no test holds, and the number of edges that lead there.
@@ -92,7 +92,7 @@ struct Asked {
 }
 
 struct Chain {
-    links: Vec<(Asked, Vec<Value>)>,
+    links: Vec<(ChainTest, Vec<Value>)>,
     /// The blocks that go, the head not among them.
     blocks: Vec<BlockId>,
     next: Target,
@@ -197,7 +197,7 @@ impl Chains {
     fn comes_back(
         &self,
         ir: &Ir,
-        copied: &[(Asked, Vec<Value>)],
+        copied: &[(ChainTest, Vec<Value>)],
         originals: &[BlockId],
         next: &Target,
     ) -> bool {
@@ -229,12 +229,12 @@ impl Chains {
         false
     }
 
-    fn asked(&self, ir: &Ir, id: BlockId) -> Option<Asked> {
+    fn asked(&self, ir: &Ir, id: BlockId) -> Option<ChainTest> {
         match &ir[id].terminator {
             Terminator::Branch { test: Comparison::Equal, left, right, yes, no } => {
                 let (value, k) = against_constant(ir, *left, *right)?;
                 let link = Link { first: k, last: k, to: yes.clone() };
-                Some(Asked {
+                Some(ChainTest {
                     value,
                     links: vec![link],
                     next: no.clone(),
@@ -250,7 +250,7 @@ impl Chains {
                 let link = |case: &Case| Link { first: case.key, last: case.key, to: case.to.clone() };
                 let links = cases.iter().map(link).collect();
                 let (next, search) = (default.clone(), Some(*search));
-                Some(Asked { value: *value, links, next, ways: 1, second: None, search })
+                Some(ChainTest { value: *value, links, next, ways: 1, second: None, search })
             }
             _ => None,
         }
@@ -258,7 +258,7 @@ impl Chains {
 
     /// Two comparisons, one in `id` and one in the block that `inner` leads to, that together ask for a range; both
     /// go to `next` outside of it.
-    fn range(&self, ir: &Ir, id: BlockId, inner: &Target, next: &Target) -> Option<Asked> {
+    fn range(&self, ir: &Ir, id: BlockId, inner: &Target, next: &Target) -> Option<ChainTest> {
         let second = inner.block;
         let outer = half(ir, &ir[id].terminator, inner)?;
         let block = &ir[second];
@@ -278,7 +278,7 @@ impl Chains {
             return None;
         }
         let link = Link { first, last, to: to.clone() };
-        Some(Asked {
+        Some(ChainTest {
             value: outer.value,
             links: vec![link],
             next: next.clone(),
@@ -289,7 +289,7 @@ impl Chains {
     }
 }
 
-impl Asked {
+impl ChainTest {
     /// Whether any argument is like this.
     fn gives(&self, like: impl Fn(&Value) -> bool) -> bool {
         let mut targets = self.links.iter().map(|link| &link.to).chain([&self.next]);
@@ -304,7 +304,7 @@ impl Asked {
 }
 
 impl Chain {
-    fn take(&mut self, ir: &Ir, asked: Asked, mut instructions: Vec<Value>) {
+    fn take(&mut self, ir: &Ir, asked: ChainTest, mut instructions: Vec<Value>) {
         if let Some(second) = asked.second {
             self.blocks.push(second);
             instructions.extend(&ir[second].instructions);
@@ -377,13 +377,13 @@ impl Group {
 }
 
 /// Brings the links together that ask the same value: a link moves up past links with the same exit only.
-fn group(links: Vec<(Asked, Vec<Value>)>) -> Vec<Group> {
+fn group(links: Vec<(ChainTest, Vec<Value>)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     // The place of the next link of a value, as long as links have this exit.
     let mut places: Map<Value, usize> = Map::default();
     let mut exit: Option<Target> = None;
     for (asked, instructions) in links {
-        let Asked { value, links, search, .. } = asked;
+        let ChainTest { value, links, search, .. } = asked;
         let uniform = links.iter().all(|link| link.to == links[0].to);
         let here = links.first().map(|link| link.to.clone()).filter(|_| uniform);
         if here.is_none() || here != exit {

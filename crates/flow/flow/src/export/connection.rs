@@ -29,22 +29,22 @@ const PAUSE_STALLED: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     /// Looked up once: names may take long.
     addresses: Vec<SocketAddr>,
-    way: Way,
-    state: State,
+    way: CollectorTransport,
+    state: ConnectionState,
     /// The error that closed the connection, until it is taken.
     failure: Option<io::Error>,
 }
 
 /// The transport to the collector.
 #[derive(Clone)]
-struct Way {
+struct CollectorTransport {
     /// The source address; `None` lets the system choose it.
     from: Option<IpAddr>,
     /// `None` sends messages as they are.
     tls: Option<TlsSettings>,
 }
 
-enum State {
+enum ConnectionState {
     Open(Channel),
     Lost { since: Instant, pause: Duration },
     Tried(Receiver<io::Result<Channel>>),
@@ -87,7 +87,7 @@ impl Channel {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let State::Open(channel) = &mut self.state {
+        if let ConnectionState::Open(channel) = &mut self.state {
             channel.end();
         }
     }
@@ -102,25 +102,25 @@ impl Connection {
     ) -> io::Result<Connection> {
         let addresses: Vec<SocketAddr> =
             address.to_socket_addrs()?.filter(|address| is_reached(address, from)).collect();
-        let way = Way { from, tls };
+        let way = CollectorTransport { from, tls };
         let channel = connect(&addresses, &way)?;
-        Ok(Connection { addresses, way, state: State::Open(channel), failure: None })
+        Ok(Connection { addresses, way, state: ConnectionState::Open(channel), failure: None })
     }
 
     /// Whether the connection is open, as far as the last message showed.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, ConnectionState::Open(_))
     }
 
     /// Whether the collector took the whole message within `timeout`. If not, the connection is closed, as it would go
     /// on with half a message.
     pub(super) fn send(&mut self, message: &[u8], timeout: Duration) -> bool {
         self.proceed();
-        let State::Open(channel) = &mut self.state else { return false };
+        let ConnectionState::Open(channel) = &mut self.state else { return false };
         let written = channel.check().and_then(|()| channel.write(message, timeout));
         let Err(error) = written else { return true };
         let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        self.state = State::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
+        self.state = ConnectionState::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
         self.failure = Some(error);
         false
     }
@@ -132,14 +132,14 @@ impl Connection {
 
     /// Tries once more before the end, whatever the pause says, and waits so long for it.
     pub(super) fn reach(&mut self, timeout: Duration) {
-        if let State::Lost { .. } = self.state {
-            self.state = State::tried(&self.addresses, &self.way);
+        if let ConnectionState::Lost { .. } = self.state {
+            self.state = ConnectionState::tried(&self.addresses, &self.way);
         }
-        if let State::Tried(answer) = &self.state {
+        if let ConnectionState::Tried(answer) = &self.state {
             self.state = match answer.recv_timeout(timeout) {
-                Ok(Ok(channel)) => State::Open(channel),
+                Ok(Ok(channel)) => ConnectionState::Open(channel),
                 Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    State::lost(PAUSE)
+                    ConnectionState::lost(PAUSE)
                 }
             };
         }
@@ -148,37 +148,37 @@ impl Connection {
     /// A step towards a connection, without waiting.
     fn proceed(&mut self) {
         match &self.state {
-            State::Open(_) => {}
-            State::Lost { since, pause } if since.elapsed() < *pause => {}
-            State::Lost { .. } => self.state = State::tried(&self.addresses, &self.way),
-            State::Tried(answer) => match answer.try_recv() {
-                Ok(Ok(channel)) => self.state = State::Open(channel),
+            ConnectionState::Open(_) => {}
+            ConnectionState::Lost { since, pause } if since.elapsed() < *pause => {}
+            ConnectionState::Lost { .. } => self.state = ConnectionState::tried(&self.addresses, &self.way),
+            ConnectionState::Tried(answer) => match answer.try_recv() {
+                Ok(Ok(channel)) => self.state = ConnectionState::Open(channel),
                 Err(TryRecvError::Empty) => {}
-                Ok(Err(_)) | Err(TryRecvError::Disconnected) => self.state = State::lost(PAUSE),
+                Ok(Err(_)) | Err(TryRecvError::Disconnected) => self.state = ConnectionState::lost(PAUSE),
             },
         }
     }
 }
 
-impl State {
+impl ConnectionState {
     /// From now on.
-    fn lost(pause: Duration) -> State {
-        State::Lost { since: Instant::now(), pause }
+    fn lost(pause: Duration) -> ConnectionState {
+        ConnectionState::Lost { since: Instant::now(), pause }
     }
 
-    fn tried(addresses: &[SocketAddr], way: &Way) -> State {
+    fn tried(addresses: &[SocketAddr], way: &CollectorTransport) -> ConnectionState {
         let (answer, asked) = mpsc::channel();
         let (addresses, way) = (addresses.to_vec(), way.clone());
         // The receiver may have been dropped by then.
         let work = move || drop(answer.send(connect(&addresses, &way)));
         match thread::Builder::new().name("collector".to_owned()).spawn(work) {
-            Ok(_) => State::Tried(asked),
-            Err(_) => State::lost(PAUSE),
+            Ok(_) => ConnectionState::Tried(asked),
+            Err(_) => ConnectionState::lost(PAUSE),
         }
     }
 }
 
-fn connect(addresses: &[SocketAddr], way: &Way) -> io::Result<Channel> {
+fn connect(addresses: &[SocketAddr], way: &CollectorTransport) -> io::Result<Channel> {
     let mut failure = no_address(way.from);
     for address in addresses {
         match connect_to(address, way.from).and_then(|stream| channel(stream, way)) {
@@ -189,7 +189,7 @@ fn connect(addresses: &[SocketAddr], way: &Way) -> io::Result<Channel> {
     Err(failure)
 }
 
-fn channel(mut stream: TcpStream, way: &Way) -> io::Result<Channel> {
+fn channel(mut stream: TcpStream, way: &CollectorTransport) -> io::Result<Channel> {
     let session = way
         .tls
         .as_ref()
@@ -256,10 +256,10 @@ mod tests {
         let taken = (0..10_000).take_while(|_| connection.send(&message, PATIENCE)).count();
         assert!(taken < 10_000, "no buffer is that large");
         assert!(!connection.is_open(), "half a message is on its way");
-        let State::Lost { pause, .. } = connection.state else { panic!("it is not tried at once") };
+        let ConnectionState::Lost { pause, .. } = connection.state else { panic!("it is not tried at once") };
         assert_eq!(pause, PAUSE_STALLED);
         assert!((0..100).all(|_| !connection.send(&message, PATIENCE)));
-        assert!(matches!(connection.state, State::Lost { .. }), "nor in the pause");
+        assert!(matches!(connection.state, ConnectionState::Lost { .. }), "nor in the pause");
     }
 
     /// A peer that reads a little at a time makes each write succeed in part; the message has one deadline all the

@@ -43,7 +43,7 @@ fn metered(settings: &MeterSettings, frames: &[(i64, Vec<u8>)], captured: usize)
 
 /// Layers between the IP packets of two hosts and the wire.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Encapsulation {
     Plain,
     Tagged,
     V6,
@@ -51,9 +51,13 @@ enum Way {
     Tunnel,
 }
 
-impl Way {
+impl Encapsulation {
     fn version(self) -> IpVersion {
-        if matches!(self, Way::V6 | Way::Extended) { IpVersion::V6 } else { IpVersion::V4 }
+        if matches!(self, Encapsulation::V6 | Encapsulation::Extended) {
+            IpVersion::V6
+        } else {
+            IpVersion::V4
+        }
     }
 
     fn frame(self, from: &Host, to: &Host, protocol: u8, transport: impl Fn(IpPair) -> Vec<u8>) -> Vec<u8> {
@@ -61,10 +65,10 @@ impl Way {
         let segment = transport(pair);
         let link = Ethernet::between(from, to);
         match self {
-            Way::Plain | Way::V6 => link.ip(&pair.packet(protocol, &segment)),
-            Way::Tagged => vlan(&link.ip(&pair.packet(protocol, &segment)), 0x8100, 7),
-            Way::Extended => link.ip(&pair.packet(0, &hop_by_hop(protocol, &segment))),
-            Way::Tunnel => {
+            Encapsulation::Plain | Encapsulation::V6 => link.ip(&pair.packet(protocol, &segment)),
+            Encapsulation::Tagged => vlan(&link.ip(&pair.packet(protocol, &segment)), 0x8100, 7),
+            Encapsulation::Extended => link.ip(&pair.packet(0, &hop_by_hop(protocol, &segment))),
+            Encapsulation::Tunnel => {
                 let outer = IpPair::between(&Host::number(50), &Host::number(51), IpVersion::V4);
                 link.ip(&outer.packet(47, &gre(0x0800, None, &pair.packet(protocol, &segment))))
             }
@@ -74,7 +78,7 @@ impl Way {
 
 /// A TCP conversation. Each turn has the sending host, the time in milliseconds, the flags, the offset in the stream,
 /// and the payload.
-fn conversation(way: Way, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, Vec<u8>)> {
+fn conversation(way: Encapsulation, turns: &[(usize, i64, u8, u32, &[u8])]) -> Vec<(i64, Vec<u8>)> {
     let hosts = [Host::number(9), Host::number(2)];
     turns
         .iter()
@@ -109,7 +113,13 @@ fn a_hello_is_read_over_every_transport() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let (one, other) = hello.split_at(70);
     let answer = server_hello();
-    for way in [Way::Plain, Way::Tagged, Way::V6, Way::Extended, Way::Tunnel] {
+    for way in [
+        Encapsulation::Plain,
+        Encapsulation::Tagged,
+        Encapsulation::V6,
+        Encapsulation::Extended,
+        Encapsulation::Tunnel,
+    ] {
         let frames = conversation(
             way,
             &[
@@ -122,7 +132,7 @@ fn a_hello_is_read_over_every_transport() {
                 (0, 96, ACK, 1, one),
             ],
         );
-        let settings = MeterSettings { inner: way == Way::Tunnel, ..settings(ALL) };
+        let settings = MeterSettings { inner: way == Encapsulation::Tunnel, ..settings(ALL) };
         let (flows, meter) = metered(&settings, &frames, 65_535);
         assert_eq!((flows.len(), meter.statistics().refused.texts), (1, 0), "{way:?}");
         let details = details(&flows[0]);
@@ -158,7 +168,7 @@ fn tls_may_begin_in_the_middle() {
     let (one, other) = hello.split_at(70);
     let answer = server_hello();
     let frames = conversation(
-        Way::Plain,
+        Encapsulation::Plain,
         &[
             (0, 0, SYN, 0, b""),
             (1, 40, SYN | ACK, 0, b""),
@@ -184,7 +194,7 @@ fn tls_may_begin_in_the_middle() {
 #[test]
 fn requests_and_questions_are_told() {
     let (get, ok) = (http_get("www.example.org", "/a?b=c"), http_ok(7));
-    let web = conversation(Way::V6, &[(0, 0, ACK, 1, &get), (1, 3, ACK, 1, &ok)]);
+    let web = conversation(Encapsulation::V6, &[(0, 0, ACK, 1, &get), (1, 3, ACK, 1, &ok)]);
     let (flows, _) = metered(&settings(ALL), &web, 65_535);
     let http = details(&flows[0]).http.clone().expect("it is HTTP");
     assert_eq!((&*http.method, &*http.host, &*http.target), ("GET", "www.example.org", "/a?b=c"));
@@ -193,7 +203,7 @@ fn requests_and_questions_are_told() {
     let hosts = [Host::number(9), Host::number(2)];
     let frame = |sender: usize, payload: &[u8]| {
         let (src, dst) = if sender == 0 { (50_000, 53) } else { (53, 50_000) };
-        Way::Extended
+        Encapsulation::Extended
             .frame(&hosts[sender], &hosts[1 - sender], 17, |pair| Udp { src, dst }.datagram(pair, payload))
     };
     let answer =
@@ -214,7 +224,7 @@ fn cut_packets_give_the_details_they_have() {
     let hello = tls_client_hello("www.example.org", [3; 32]);
     let turns =
         [(0, 0, SYN, 0, &b""[..]), (0, 1, ACK, 1, &hello), (0, 2, ACK, 1 + hello.len() as u32, b"more")];
-    let frames = conversation(Way::Plain, &turns);
+    let frames = conversation(Encapsulation::Plain, &turns);
     for captured in 48..=54 + hello.len() {
         let (flows, _) = metered(&settings(ALL), &frames, captured);
         let details = details(&flows[0]);
@@ -232,7 +242,7 @@ fn cut_packets_give_the_details_they_have() {
 #[test]
 fn a_meter_without_details_gives_none() {
     let get = http_get("www.example.org", "/");
-    let frames = conversation(Way::Plain, &[(0, 0, ACK, 1, &get)]);
+    let frames = conversation(Encapsulation::Plain, &[(0, 0, ACK, 1, &get)]);
     assert_eq!(metered(&settings("none"), &frames, 65_535).0[0].details, None);
     let (flows, _) = metered(&settings("tcp"), &frames, 65_535);
     let only = details(&flows[0]);
@@ -275,7 +285,7 @@ fn a_new_flow_begins_with_nothing() {
         (0, 500, SYN, 5000, b""),
         (0, 501, ACK, 5001, b"nothing that is known"),
     ];
-    let (flows, _) = metered(&settings(ALL), &conversation(Way::Plain, turns), 65_535);
+    let (flows, _) = metered(&settings(ALL), &conversation(Encapsulation::Plain, turns), 65_535);
     assert_eq!(flows.len(), 2);
     assert!(details(&flows[0]).http.is_some() && details(&flows[1]).http.is_none());
     assert_eq!(&details(&flows[1]).payload[0][..7], b"nothing");
@@ -337,7 +347,7 @@ fn retransmissions_are_counted_as_generated() {
             .collect();
         let settings =
             MeterSettings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
-        let (flows, _) = metered(&settings, &conversation(Way::Plain, &turns), 65_535);
+        let (flows, _) = metered(&settings, &conversation(Encapsulation::Plain, &turns), 65_535);
         let tcp = details(&flows[0]).tcp.expect("it is TCP");
         let client = &tcp.sides[0];
         let told = [client.retransmitted.into(), client.retransmitted_bytes, client.out_of_order.into()];

@@ -3,7 +3,7 @@
 use tapline_packet::Timestamp;
 use tapline_source::Error;
 
-use super::held::{Held, ROOM};
+use super::held::{HeldPackets, ROOM};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -24,7 +24,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
     make: Constructor::Stage(|arguments, _| {
-        let held = Held::new(arguments.number("room") as usize);
+        let held = HeldPackets::new(arguments.number("room") as usize);
         let time = arguments.nanoseconds("time") as i64;
         Ok(Box::new(Delay { time, held, by: None, newest: None, refused: 0 }))
     }),
@@ -40,7 +40,7 @@ enum By {
 
 struct Delay {
     time: i64,
-    held: Held,
+    held: HeldPackets,
     by: Option<By>,
     /// The latest known time.
     newest: Option<Timestamp>,

@@ -36,7 +36,7 @@ pub(super) const ROOM: Parameter = Parameter {
 type DueEntry = (Timestamp, u64, u32);
 
 /// Packets that a stage keeps.
-pub(super) struct Held {
+pub(super) struct HeldPackets {
     room: usize,
     /// Bytes that the kept packets take, with their records.
     used: usize,
@@ -53,10 +53,10 @@ pub(super) struct Held {
     interfaces: Vec<Interface>,
 }
 
-impl Held {
+impl HeldPackets {
     /// Room for `room` bytes of packets with their records.
-    pub(super) fn new(room: usize) -> Held {
-        Held {
+    pub(super) fn new(room: usize) -> HeldPackets {
+        HeldPackets {
             room,
             used: 0,
             bytes: Vec::new(),
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// The packets due at `until`, as bytes.
-    fn taken(held: &mut Held, until: i64) -> Vec<Vec<u8>> {
+    fn taken(held: &mut HeldPackets, until: i64) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         while held.take(|due| due.as_nanos() <= until, 3) {
             all.extend(Batch::new(&held.bytes, &held.lent).iter().map(|packet| packet.data.to_vec()));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn packets_leave_by_time_then_by_arrival() {
-        let mut held = Held::new(1 << 20);
+        let mut held = HeldPackets::new(1 << 20);
         let meta = Meta::default();
         for (due, byte) in [(5, 1), (3, 2), (5, 3), (9, 4), (3, 5), (3, 6), (3, 7)] {
             assert!(held.keep(Timestamp::from_nanos(due), packet_of(&[byte; 2], &meta)));
@@ -226,9 +226,9 @@ mod tests {
 
     #[test]
     fn full_queues_refuse_packets_until_some_leave() {
-        let mut held = Held::new(2 * (RECORD_SIZE + 10));
+        let mut held = HeldPackets::new(2 * (RECORD_SIZE + 10));
         let meta = Meta::default();
-        let keeps = |held: &mut Held| held.keep(Timestamp::EPOCH, packet_of(&[1; 10], &meta));
+        let keeps = |held: &mut HeldPackets| held.keep(Timestamp::EPOCH, packet_of(&[1; 10], &meta));
         assert_eq!([keeps(&mut held), keeps(&mut held), keeps(&mut held)], [true, true, false]);
         assert_eq!(taken(&mut held, 0).len(), 2);
         assert_eq!((held.used, held.live), (0, 0));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn compaction_keeps_bytes_unchanged() {
         let mut random = tapline_testkit::random::Random::new(4);
-        let mut held = Held::new(600_000);
+        let mut held = HeldPackets::new(600_000);
         let (mut inside, mut refused) = (Vec::<(i64, Vec<u8>)>::new(), 0);
         for step in 0..20_000_i64 {
             let len = random.below(1500) as usize;

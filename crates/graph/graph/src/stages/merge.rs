@@ -10,7 +10,7 @@ use std::any::Any;
 use tapline_packet::{ClockReading, Meta, Packet, Timestamp};
 use tapline_source::Error;
 
-use super::held::{Held, ROOM};
+use super::held::{HeldPackets, ROOM};
 use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -41,7 +41,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(|arguments, _| {
         Ok(Box::new(Merge {
             wait: arguments.nanoseconds("wait") as i64,
-            held: Held::new(arguments.number("room") as usize),
+            held: HeldPackets::new(arguments.number("room") as usize),
             sources: Vec::new(),
             batch_time: None,
             last_read_ns: None,
@@ -52,7 +52,7 @@ pub(crate) const CLASS: StageClass = StageClass {
 
 struct Merge {
     wait: i64,
-    held: Held,
+    held: HeldPackets,
     sources: Vec<Source>,
     /// When the batch was lent that packets come from; it may come by several ways.
     batch_time: Option<Timestamp>,

@@ -33,12 +33,12 @@ impl PacketFilter for Rejecting {
 /// Filters of one stage, by their places, and whether some link type could have them.
 #[derive(Default)]
 pub(super) struct UnfitFilters {
-    places: Vec<Place>,
+    places: Vec<StageFit>,
     events: Vec<String>,
 }
 
 #[derive(Clone, Default)]
-struct Place {
+struct StageFit {
     fits: bool,
     /// The message of the first link type that cannot have it.
     reason: Option<String>,
@@ -53,7 +53,7 @@ impl UnfitFilters {
         made: Result<Filter, String>,
     ) -> Result<Filter, Error> {
         if self.places.len() <= place {
-            self.places.resize(place + 1, Place::default());
+            self.places.resize(place + 1, StageFit::default());
         }
         let known = &mut self.places[place];
         let reason = match made {

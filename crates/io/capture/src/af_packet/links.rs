@@ -19,7 +19,7 @@ use tapline_sys::{Link, LinkChange};
 
 use super::counts::add;
 use super::tap::Tap;
-use super::{AfPacket, AfPacketError, Opened, call_error};
+use super::{AfPacket, AfPacketError, OpenTap, call_error};
 use crate::link_state::LinkState;
 
 const ENETDOWN: i32 = 100;
@@ -168,7 +168,7 @@ impl AfPacket {
         let Some(opened) = self.try_open(link, id)? else { return Ok(()) };
         // The old tap keeps its block while it has packets; its name no longer stands for the interface.
         self.taps[index].name.clear();
-        let Opened { tap, is_filtered, events, .. } = opened;
+        let OpenTap { tap, is_filtered, events, .. } = opened;
         if is_filtered != self.books[id.0 as usize].is_filtered {
             self.tell(
                 &link.name,
@@ -195,7 +195,7 @@ impl AfPacket {
     }
 
     /// Opens a tap while the capture runs. A failure is reported; it does not end the capture.
-    fn try_open(&mut self, link: &Link, id: tapline_packet::InterfaceId) -> Result<Option<Opened>, Error> {
+    fn try_open(&mut self, link: &Link, id: tapline_packet::InterfaceId) -> Result<Option<OpenTap>, Error> {
         let rings = self.taps.len() as u64 + 1;
         let opened = self.opener.open(link, id, rings).and_then(|mut opened| {
             opened.tap.start().map_err(|e| call_error(&link.name, e))?;

@@ -73,7 +73,7 @@ pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use growing::Growth;
-use opener::{Opened, Opener, Shared};
+use opener::{OpenTap, Opener, Shared};
 use tap::Tap;
 
 /// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
@@ -234,8 +234,8 @@ impl AfPacket {
     }
 
     /// Takes a tap on an interface that is new to the table.
-    fn enter(&mut self, opened: Opened) {
-        let Opened { tap, interface, is_filtered, refuses, events, .. } = opened;
+    fn enter(&mut self, opened: OpenTap) {
+        let OpenTap { tap, interface, is_filtered, refuses, events, .. } = opened;
         let Opener { route, control, .. } = &mut self.opener;
         let losses = match self.is_first {
             true => LossWatch::start(&tap.name, tap.if_index, route, control),

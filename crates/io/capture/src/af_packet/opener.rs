@@ -82,7 +82,7 @@ pub(super) struct Opener {
 }
 
 /// A tap, and what there is to say of it.
-pub(super) struct Opened {
+pub(super) struct OpenTap {
     pub(super) tap: Tap,
     pub(super) interface: Interface,
     /// Whether the filter runs in the kernel.
@@ -169,12 +169,12 @@ impl Opener {
     }
 
     /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
-    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
+    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<OpenTap, Error> {
         self.open_ring(link, id, rings, true)
     }
 
     /// As [`open`](Self::open); `grows` says whether the ring may begin small.
-    fn open_ring(&mut self, link: &Link, id: InterfaceId, rings: u64, grows: bool) -> Result<Opened, Error> {
+    fn open_ring(&mut self, link: &Link, id: InterfaceId, rings: u64, grows: bool) -> Result<OpenTap, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
         let speed = self.control.speed(name).ok().flatten();
@@ -242,7 +242,7 @@ impl Opener {
         let is_filtered = is_filtered && !self.is_lent_unfit(&filter);
         let refuses = is_filtered && !matches!(filter, InterfaceFilter::AcceptAll);
         let unfit = filter.unfit().map(str::to_owned);
-        Ok(Opened { tap, interface, is_filtered, refuses, unfit, events })
+        Ok(OpenTap { tap, interface, is_filtered, refuses, unfit, events })
     }
 
     /// Refuses a receive queue that the interface does not have.

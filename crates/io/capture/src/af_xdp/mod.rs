@@ -27,7 +27,7 @@ mod opener;
 mod protect;
 mod queue;
 mod size;
-mod told;
+mod warnings;
 
 use std::fmt;
 use std::os::fd::AsFd;
@@ -43,7 +43,7 @@ pub use error::AfXdpError;
 pub use protect::address_of_ssh_session;
 
 use attachment::Attachment;
-use opener::{Opened, Opener};
+use opener::{OpenInterface, Opener};
 use queue::Queue;
 
 use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace};
@@ -553,7 +553,7 @@ fn open_here(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
     Ok(all)
 }
 
-fn book(opened: &mut Opened, is_first: bool) -> Book {
+fn book(opened: &mut OpenInterface, is_first: bool) -> Book {
     Book {
         attachment: Arc::clone(&opened.attachment),
         link: opened.link.clone(),

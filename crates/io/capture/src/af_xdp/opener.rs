@@ -23,7 +23,7 @@ use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, Sy
 use super::attachment::{self, Attachment, Loaded, XdpAttachMode};
 use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
-use super::told::Told;
+use super::warnings::LinkWarnings;
 use super::{AfXdpError, AfXdpSettings, size};
 use crate::af_packet::{LossWatch, Patterns, TimestampSource, snap_len};
 
@@ -45,7 +45,7 @@ const EINVAL: i32 = 22;
 const EEXIST: i32 = 17;
 
 /// An interface, opened.
-pub(super) struct Opened {
+pub(super) struct OpenInterface {
     pub(super) interface: Interface,
     pub(super) link: Link,
     pub(super) attachment: Arc<Attachment>,
@@ -111,7 +111,7 @@ impl<'a> Opener<'a> {
     }
 
     /// Opens an interface with its queues, of `queues` in all.
-    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, queues: u64) -> Result<Opened, Error> {
+    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, queues: u64) -> Result<OpenInterface, Error> {
         let name = link.name.clone();
         let interface = self.describe(link);
         let filter = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
@@ -127,7 +127,7 @@ impl<'a> Opener<'a> {
         interface: Interface,
         filter: Option<&CompiledFilter>,
         queues: u64,
-    ) -> Result<Opened, AfXdpError> {
+    ) -> Result<OpenInterface, AfXdpError> {
         self.refuse_occupied(link)?;
         let size = size::of(link.mtu, queues, self.settings.ring_len, self.memory);
         let own = self.queues(link).min(QUEUES_MAX);
@@ -150,7 +150,7 @@ impl<'a> Opener<'a> {
         let common =
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (mut queues, bound) = self.bind_all(link, served, size, common, &loaded)?;
-        let mut told = Told::about(&link.name);
+        let mut told = LinkWarnings::about(&link.name);
         if let Some(refusal) = &loaded.refusal {
             told.filter_refused(refusal);
         }
@@ -175,7 +175,7 @@ impl<'a> Opener<'a> {
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
         let summary = summary(&queues, bound, attachment.mode, size, wants_time);
         let attachment = Arc::new(attachment);
-        Ok(Opened {
+        Ok(OpenInterface {
             interface,
             link: link.clone(),
             attachment,
@@ -283,7 +283,7 @@ impl<'a> Opener<'a> {
     }
 
     /// A membership that has the interface receive what is meant for others, for as long as the socket lives.
-    fn join(&self, link: &Link, told: &mut Told<'_>) -> Option<PacketSocket> {
+    fn join(&self, link: &Link, told: &mut LinkWarnings<'_>) -> Option<PacketSocket> {
         if !self.settings.promiscuous || link.is_loopback() {
             return None;
         }

@@ -56,10 +56,10 @@ pub(crate) struct Input {
     start: usize,
     end: usize,
     offset: u64,
-    state: State,
+    state: StreamState,
 }
 
-enum State {
+enum StreamState {
     Open,
     Ended,
     Failed(Option<io::Error>),
@@ -101,7 +101,7 @@ impl Input {
             start: 0,
             end,
             offset: 0,
-            state: State::Open,
+            state: StreamState::Open,
         })
     }
 
@@ -148,18 +148,18 @@ impl Input {
 
     /// [`fill`](Self::fill) with at most `most` bytes.
     pub(crate) fn fill_up_to(&mut self, most: usize) -> bool {
-        if !matches!(self.state, State::Open) {
+        if !matches!(self.state, StreamState::Open) {
             return false;
         }
         self.make_room();
         let room_end = self.end.saturating_add(most).min(self.buffer.len());
         match read_once(&mut self.reader, &mut self.buffer[self.end..room_end]) {
-            Ok(0) => self.state = State::Ended,
+            Ok(0) => self.state = StreamState::Ended,
             Ok(len) => {
                 self.end += len;
                 return true;
             }
-            Err(error) => self.state = State::Failed(Some(error)),
+            Err(error) => self.state = StreamState::Failed(Some(error)),
         }
         false
     }
@@ -168,7 +168,7 @@ impl Input {
     pub(crate) fn restart(&mut self) {
         self.offset += self.end as u64;
         (self.start, self.end) = (0, 0);
-        self.state = State::Open;
+        self.state = StreamState::Open;
     }
 
     /// Leaves the buffer as it is for the packets lent in it, until [`free_former`](Self::free_former), and reads into
@@ -186,7 +186,7 @@ impl Input {
     /// The error with which the stream ended; returned once.
     pub(crate) fn take_fault(&mut self) -> Option<io::Error> {
         match &mut self.state {
-            State::Failed(fault) => fault.take(),
+            StreamState::Failed(fault) => fault.take(),
             _ => None,
         }
     }
@@ -194,9 +194,9 @@ impl Input {
     /// Whether the stream failed only because it has nothing now; reading may go on then.
     pub(crate) fn resume(&mut self) -> bool {
         let has_nothing = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
-        let waits = matches!(&self.state, State::Failed(Some(error)) if has_nothing(error));
+        let waits = matches!(&self.state, StreamState::Failed(Some(error)) if has_nothing(error));
         if waits {
-            self.state = State::Open;
+            self.state = StreamState::Open;
         }
         waits
     }

@@ -25,7 +25,7 @@ use std::ops::Range;
 
 use tapline_packet::{Interface, InterfaceId, LinkType, Meta, Record, Resolution, Timestamp};
 
-use super::{Fault, Found, Stop, Window};
+use super::{Fault, ParseOutput, Stop, Window};
 use crate::byte_order::ByteOrder;
 
 pub(crate) const HEADER_LEN: usize = 16;
@@ -116,7 +116,11 @@ fn counts_losses(kind: u8) -> bool {
 
 impl Parser {
     /// Walks the window until the batch is full or a record is not there as a whole.
-    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+    pub(crate) fn parse(
+        &mut self,
+        window: &mut Window<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<Stop, Fault> {
         while !found.is_full() {
             let Some(bytes) = window.rest().first_chunk() else {
                 return Ok(Stop::need("record header", HEADER_LEN));

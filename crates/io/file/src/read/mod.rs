@@ -33,12 +33,12 @@ impl Window<'_> {
 }
 
 /// Packets and interfaces found so far.
-pub(crate) struct Found<'a> {
+pub(crate) struct ParseOutput<'a> {
     pub(crate) interfaces: &'a mut Vec<Interface>,
     pub(crate) records: &'a mut Vec<Record>,
 }
 
-impl Found<'_> {
+impl ParseOutput<'_> {
     fn is_full(&self) -> bool {
         self.records.len() >= BATCH_MAX
     }
@@ -114,7 +114,11 @@ impl Parser {
     }
 
     /// Walks the window until the batch is full or an item is not there as a whole.
-    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+    pub(crate) fn parse(
+        &mut self,
+        window: &mut Window<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<Stop, Fault> {
         match self {
             Parser::Pcap(parser) => parser.parse(window, found),
             Parser::Pcapng(parser) => parser.parse(window, found),

@@ -26,7 +26,7 @@
 use tapline_packet::{Direction, Interface, LinkType, Meta, PacketType, Record, Resolution, Timestamp};
 
 use super::pseudo_header::PseudoHeader;
-use super::{Fault, Found, Stop, Window};
+use super::{Fault, ParseOutput, Stop, Window};
 use crate::byte_order::ByteOrder;
 
 pub(crate) const MAGIC_MICRO: u32 = 0xa1b2_c3d4;
@@ -212,7 +212,11 @@ struct RecordHeader {
 
 impl Parser {
     /// Walks the window until the batch is full or a record is not there as a whole.
-    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+    pub(crate) fn parse(
+        &mut self,
+        window: &mut Window<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<Stop, Fault> {
         match (self.is_plain(), self.order == ByteOrder::NATIVE) {
             (true, true) => self.parse_plain::<false>(window, found),
             (true, false) => self.parse_plain::<true>(window, found),
@@ -236,7 +240,7 @@ impl Parser {
     fn parse_plain<const FOREIGN: bool>(
         &self,
         window: &mut Window<'_>,
-        found: &mut Found<'_>,
+        found: &mut ParseOutput<'_>,
     ) -> Result<Stop, Fault> {
         let cap_len_max = self.link_type.snap_len_max();
         while !found.is_full() {
@@ -263,7 +267,7 @@ impl Parser {
         Ok(Stop::Full)
     }
 
-    fn parse_any(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+    fn parse_any(&mut self, window: &mut Window<'_>, found: &mut ParseOutput<'_>) -> Result<Stop, Fault> {
         let header_len = self.layout.len();
         while !found.is_full() {
             let Some(header_bytes) = window.rest().get(..header_len) else {

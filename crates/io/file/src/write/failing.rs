@@ -10,7 +10,7 @@ use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Sel
 use super::options::{Format, WriteOptions};
 use super::output::Target;
 use super::rotation::Rotation;
-use super::writer::{FileWriter, Place};
+use super::writer::{FileWriter, OutputFiles};
 use crate::FileSource;
 use crate::error::Error;
 use crate::input::Compression;
@@ -41,7 +41,7 @@ impl Handle {
     }
 }
 
-impl Place for Handle {
+impl OutputFiles for Handle {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
         self.disk().files.insert(path.to_owned(), Vec::new());
         Ok(Box::new(OpenFile { disk: self.clone(), path: path.to_owned() }))
@@ -92,7 +92,7 @@ impl Target for OpenFile {
 
 /// The settings under which a file is written.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct WriteCase {
     format: Format,
     compression: Option<Compression>,
     is_flushed_each_batch: bool,
@@ -101,7 +101,7 @@ struct Way {
     can_be_cut: bool,
 }
 
-fn ways() -> Vec<Way> {
+fn ways() -> Vec<WriteCase> {
     let mut ways = Vec::new();
     for format in [Format::Pcap, Format::Pcapng] {
         for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Lz4)] {
@@ -109,7 +109,7 @@ fn ways() -> Vec<Way> {
                 let bit = |bit: u8| number & 1 << bit != 0;
                 let (is_flushed_each_batch, is_rotated) = (bit(0), bit(1));
                 let (has_part_name, can_be_cut) = (bit(2), bit(3));
-                ways.push(Way {
+                ways.push(WriteCase {
                     format,
                     compression,
                     is_flushed_each_batch,
@@ -124,7 +124,7 @@ fn ways() -> Vec<Way> {
 }
 
 /// Writes packets until the end or a failure; the writer's account.
-fn write(way: Way, disk: &Handle) -> (u64, u64, usize) {
+fn write(way: WriteCase, disk: &Handle) -> (u64, u64, usize) {
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
     let mut options = WriteOptions::new("x".as_ref(), &interfaces);
     options.format = way.format;

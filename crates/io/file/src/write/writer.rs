@@ -39,7 +39,7 @@ pub enum WriteProgress {
 /// hold whole records at all times but while a write is under way, also when the disk is full.
 pub struct FileWriter {
     options: WriteOptions,
-    place: Box<dyn Place>,
+    place: Box<dyn OutputFiles>,
     names: Names,
     course: Course,
     encoder: Encoder,
@@ -83,12 +83,12 @@ fn number_of(path: &Path) -> Option<FileNumber> {
 }
 
 /// Creates and renames outputs: the file system, or a fake in tests.
-pub(super) trait Place: Send {
+pub(super) trait OutputFiles: Send {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-impl Place for Box<dyn FileCreator> {
+impl OutputFiles for Box<dyn FileCreator> {
     fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
         let file = FileCreator::create(self.as_mut(), path)?;
         Ok(Box::new(file))
@@ -128,7 +128,7 @@ impl FileWriter {
     }
 
     pub(super) fn create_in(
-        place: Box<dyn Place>,
+        place: Box<dyn OutputFiles>,
         options: WriteOptions,
         interfaces: &[Interface],
         now: ClockReading,

@@ -12,9 +12,9 @@ const HOUR: i64 = 3600 * SECOND;
 
 /// Clocks that stop until the test advances them.
 #[derive(Clone)]
-struct Fake(Rc<RefCell<State>>);
+struct Fake(Rc<RefCell<ClockState>>);
 
-struct State {
+struct ClockState {
     ticks: u64,
     system_ns: i64,
     /// Frequency given to the stamp; the counter itself has `real_hz`.
@@ -26,7 +26,13 @@ struct State {
 impl Fake {
     fn new(told_hz: f64, real_hz: f64) -> Fake {
         let system_ns = 1_700_000_000 * SECOND;
-        Fake(Rc::new(RefCell::new(State { ticks: u64::MAX - 1000, system_ns, told_hz, real_hz, rest: 0.0 })))
+        Fake(Rc::new(RefCell::new(ClockState {
+            ticks: u64::MAX - 1000,
+            system_ns,
+            told_hz,
+            real_hz,
+            rest: 0.0,
+        })))
     }
 
     fn pass(&self, nanos: i64) {

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use tapline_meters::{Cost, Error, Kind, Meters, Reader, State};
+use tapline_meters::{Cost, Error, Kind, Meters, Reader, SlotState};
 
 /// Set for the second process: the folder that it counts in.
 const CHILD: &str = "TAPLINE_TEST_CHILD";
@@ -47,7 +47,7 @@ fn a_reader_sees_the_counts() {
     assert_eq!(snapshots[1].extras, [("matches".to_owned(), 9)]);
 
     drop((filter, matches));
-    assert_eq!(reader.snapshot().expect("two slots")[1].state, State::Retired);
+    assert_eq!(reader.snapshot().expect("two slots")[1].state, SlotState::Retired);
     drop(meters);
     assert!(path.exists(), "a meter still counts");
     drop(source);
@@ -113,7 +113,7 @@ fn a_process_has_several_files_and_many_slots() {
         }
         let snapshots = reader.snapshot().expect("the counters");
         let last = snapshots.iter().max_by_key(|snapshot| snapshot.packets_in).expect("a slot");
-        assert_eq!((last.packets_in, last.state), (round, State::Used));
+        assert_eq!((last.packets_in, last.state), (round, SlotState::Used));
         assert_eq!(snapshots.len() as u64, round.min(1024));
     }
 }

@@ -14,10 +14,10 @@ use crate::error::Error;
 use crate::log::history;
 use crate::missing::Ranges;
 use crate::recordings::RecordingEntry;
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 
 pub use quick::{Checked, check};
-pub(crate) use quick::{State, complete_roll_ups, segment_state};
+pub(crate) use quick::{IndexCondition, complete_roll_ups, segment_state};
 
 /// Result of reading all chunks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -361,7 +361,7 @@ fn look(
     verified: &mut Verified,
 ) {
     let mut buffer = Vec::new();
-    while let Some(Found { offset, head }) = walk.next() {
+    while let Some(FoundChunk { offset, head }) = walk.next() {
         buffer.resize(head.len as usize, 0);
         let is_read = file.read_exact_at(&mut buffer, offset).is_ok();
         verified.chunks += 1;

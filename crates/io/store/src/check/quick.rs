@@ -99,12 +99,13 @@ impl Checked {
         self.packets += segment.packets;
         let Segment { mut findings, number, state, is_begun, unindexed, .. } = segment;
         self.begun += u64::from(is_begun);
-        let is_open = state == State::Missing && (may_be_open || is_begun || unindexed == Some(true));
+        let is_open =
+            state == IndexCondition::Missing && (may_be_open || is_begun || unindexed == Some(true));
         match state {
-            State::Missing if !is_open => findings.push(Finding::NoIndex { segment: number }),
-            State::Damaged => findings.push(Finding::IndexDamaged { segment: number }),
-            State::Different => findings.push(Finding::IndexDiffers { segment: number }),
-            State::Whole | State::Missing => {}
+            IndexCondition::Missing if !is_open => findings.push(Finding::NoIndex { segment: number }),
+            IndexCondition::Damaged => findings.push(Finding::IndexDamaged { segment: number }),
+            IndexCondition::Different => findings.push(Finding::IndexDiffers { segment: number }),
+            IndexCondition::Whole | IndexCondition::Missing => {}
         }
         match (findings.is_empty(), is_open) {
             (false, _) => self.wrong += 1,
@@ -117,7 +118,7 @@ impl Checked {
 
 /// Condition of a segment's index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum IndexCondition {
     /// Every page has its checksum, and the index lists the chunks of the segment.
     Whole,
     /// There is none.
@@ -135,7 +136,7 @@ struct Segment {
     packets: u64,
     /// The number of its last chunk.
     last: Option<u64>,
-    state: State,
+    state: IndexCondition,
     is_begun: bool,
     /// Whether every chunk with packets comes from a recorder without an index; `None` without packets.
     unindexed: Option<bool>,
@@ -155,7 +156,7 @@ impl Segment {
             chunks: 0,
             packets: 0,
             last: before,
-            state: State::Missing,
+            state: IndexCondition::Missing,
             is_begun: false,
             unindexed: None,
             findings: Vec::new(),
@@ -165,14 +166,14 @@ impl Segment {
         let len = opened.as_ref().ok().and_then(|file| file.metadata().ok()).map(|metadata| metadata.len());
         let (Ok(file), Some(len)) = (opened, len) else {
             segment.findings.push(Finding::Unreadable { segment: number });
-            segment.state = State::Whole;
+            segment.state = IndexCondition::Whole;
             return segment;
         };
         if len != catalog.segment_len() {
             segment.findings.push(Finding::Length { segment: number, len });
         }
         segment.walk(catalog, &file, is_newest, history);
-        segment.state = segment_state(catalog, number, history).unwrap_or(State::Whole);
+        segment.state = segment_state(catalog, number, history).unwrap_or(IndexCondition::Whole);
         segment
     }
 
@@ -208,23 +209,27 @@ impl Segment {
 }
 
 /// Compares the index with these chunks; `last_hash` is the hash of the last chunk, if that is intact.
-fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<[u8; 32]>) -> State {
+fn state(catalog: &Catalog, number: u64, contents: &Contents, last_hash: Option<[u8; 32]>) -> IndexCondition {
     let path = catalog.paths.index(number);
     let Some(index) = Index::read(&path, &catalog.id, number) else {
-        return if path.symlink_metadata().is_ok() { State::Damaged } else { State::Missing };
+        return if path.symlink_metadata().is_ok() {
+            IndexCondition::Damaged
+        } else {
+            IndexCondition::Missing
+        };
     };
-    let Some(told) = index.rows().filter(|_| index.is_whole()) else { return State::Damaged };
+    let Some(told) = index.rows().filter(|_| index.is_whole()) else { return IndexCondition::Damaged };
     let (nothing, rows) = (SlotRow::default(), &contents.rows);
     let row_of = |rows: &[SlotRow], slot: usize| rows.get(slot).copied().unwrap_or(nothing);
     let slots = told.len().max(rows.len());
     let has_rows = (0..slots).all(|slot| row_of(&told, slot) == row_of(rows, slot));
     let last_hash = last_hash.unwrap_or(index.summary.last_hash);
     let has_head = index.summary.tells_of(&Summary { last_hash, ..contents.summary.clone() });
-    if has_rows && has_head { State::Whole } else { State::Different }
+    if has_rows && has_head { IndexCondition::Whole } else { IndexCondition::Different }
 }
 
 /// Compares the index with the intact chunks; `None` if the segment cannot be read.
-pub(crate) fn segment_state(catalog: &Catalog, number: u64, history: &History) -> Option<State> {
+pub(crate) fn segment_state(catalog: &Catalog, number: u64, history: &History) -> Option<IndexCondition> {
     let opened = disk::open_regular(&catalog.segment_path(number), OpenOptions::new().read(true));
     let file = opened.ok()?;
     let walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).ok()?;
@@ -238,7 +243,7 @@ pub(crate) fn segment_state(catalog: &Catalog, number: u64, history: &History) -
     let mut buffer = Vec::new();
     let last_hash = founds.last().and_then(|found| read_intact(&file, found, &mut buffer));
     let by_heads = state(catalog, number, &heads, last_hash);
-    if by_heads != State::Different {
+    if by_heads != IndexCondition::Different {
         return Some(by_heads);
     }
     // Chunks whose head is there and whose packets are damaged are in no index.

@@ -32,7 +32,7 @@ use crate::log::History;
 use crate::question::Question;
 use crate::restore::{Restored, index_options, read_intact};
 use crate::search::Window;
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 use crate::{lock, log};
 
 /// The packets to be erased: those of `window` that `filter` accepts.
@@ -269,7 +269,7 @@ impl Eraser {
     fn chunk(
         &mut self,
         file: &File,
-        found: &Found,
+        found: &FoundChunk,
         reader: &mut SectionReader,
         account: &mut ErasureAccount,
     ) -> Option<Erased> {

@@ -1,7 +1,7 @@
 //! Finds the slots that may have what a question asks for.
 
 use super::{Index, Slots};
-use crate::keys::{WAYS_ALL, Way};
+use crate::keys::{OpenKeys, WAYS_ALL};
 use crate::question::{Fact, Question};
 
 impl Index {
@@ -16,7 +16,7 @@ impl Index {
                     || fact.ways().iter().any(|way| open[*way as usize].has(slot))
                     || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
             };
-            open[Way::All as usize].has(slot) || question.holds(&has)
+            open[OpenKeys::All as usize].has(slot) || question.holds(&has)
         };
         Some((0..self.summary.slots).map(slot_may).collect())
     }

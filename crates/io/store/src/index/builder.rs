@@ -17,7 +17,7 @@ use tapline_packet::{Interface, LinkType, Meta, Packet};
 use tapline_sys::memory::{advise_large_pages, prefetch_element};
 
 use super::slots::{Slots, words};
-use crate::keys::{Class, Group, PacketKeys, WAYS, Way, key};
+use crate::keys::{Class, Group, OpenKeys, PacketKeys, WAYS, key};
 use crate::layout::SLOT_LEN;
 use crate::names::{self, Message, NameReader};
 
@@ -32,7 +32,7 @@ const UDP: u8 = tapline_packet::numbers::ip_protocol::UDP;
 /// Keys of a flow, on average, for which there is room.
 const KEYS_PER_FLOW: usize = 16;
 /// Datagrams of QUIC that are opened in a slot for the names in them: a slot has no more of full length, and opening
-/// one takes microseconds. A slot with more is open in [`Way::Names`].
+/// one takes microseconds. A slot with more is open in [`OpenKeys::Names`].
 const OPENED_MAX: u32 = 1024;
 
 /// Optional contents of an index.
@@ -47,7 +47,7 @@ pub struct IndexOptions {
 /// Gathers what the index of a segment will say.
 pub(crate) struct Builder {
     pub(super) flows: Flows,
-    /// Slots that are open, by [`Way`].
+    /// Slots that are open, by [`OpenKeys`].
     pub(super) open: [Slots; WAYS],
     pub(super) options: IndexOptions,
     slots: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Builder {
 /// Flows, each with its keys and the slots it is in.
 pub(super) struct Flows {
     /// Places of flows by their fingerprints; a fingerprint of 0 is none.
-    table: Vec<Place>,
+    table: Vec<TableEntry>,
     count: usize,
     /// Flows for which there is room; with keys by themselves half as many entries more.
     flows_max: usize,
@@ -89,7 +89,7 @@ pub(super) struct Flows {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct TableEntry {
     fingerprint: u64,
     flow: u32,
     last: u32,
@@ -117,11 +117,11 @@ impl Detail {
     }
 
     /// The next lower level once the table is full, and the ways in which the slot is open then.
-    fn less(self) -> (Detail, &'static [Way]) {
+    fn less(self) -> (Detail, &'static [OpenKeys]) {
         match self {
-            Detail::Whole => (Detail::Hosts, &[Way::Flows, Way::Ports]),
-            Detail::Hosts => (Detail::Kinds, &[Way::Addresses]),
-            Detail::Kinds | Detail::Nothing => (Detail::Nothing, &[Way::All]),
+            Detail::Whole => (Detail::Hosts, &[OpenKeys::Flows, OpenKeys::Ports]),
+            Detail::Hosts => (Detail::Kinds, &[OpenKeys::Addresses]),
+            Detail::Kinds | Detail::Nothing => (Detail::Nothing, &[OpenKeys::All]),
         }
     }
 }
@@ -257,7 +257,7 @@ impl Builder {
         }
         if matches!(message, Message::Quic(_)) {
             if self.opened == OPENED_MAX {
-                return self.open[Way::Names as usize].insert(self.slot);
+                return self.open[OpenKeys::Names as usize].insert(self.slot);
             }
             self.opened += 1;
         }
@@ -326,7 +326,7 @@ impl Builder {
 impl Flows {
     fn new(flows_max: usize, words: usize) -> Flows {
         // At most three quarters of the places are taken.
-        let mut table = vec![Place::default(); (flows_max * 2).next_power_of_two()];
+        let mut table = vec![TableEntry::default(); (flows_max * 2).next_power_of_two()];
         advise_large_pages(&mut table);
         let entries_max = flows_max / 2 * 3;
         Flows {
@@ -364,7 +364,7 @@ impl Flows {
     }
 
     fn clear(&mut self) {
-        self.table.fill(Place::default());
+        self.table.fill(TableEntry::default());
         self.count = 0;
         self.prints.clear();
         self.ends.clear();
@@ -424,7 +424,7 @@ impl Flows {
     /// Adds a flow that is not there. The table has more places than there may be entries.
     fn add(&mut self, fingerprint: u64, keys: &[u64]) {
         let (at, slot) = (self.find(fingerprint), self.slot);
-        self.table[at] = Place { fingerprint, flow: self.count as u32, last: slot };
+        self.table[at] = TableEntry { fingerprint, flow: self.count as u32, last: slot };
         self.count += 1;
         let from = self.keys.len();
         for key in keys {
@@ -445,7 +445,7 @@ impl Flows {
         // The last one first: no other that is left was put behind it in the table.
         for flow in (count..self.count).rev() {
             let at = self.find(self.prints[flow]);
-            self.table[at] = Place::default();
+            self.table[at] = TableEntry::default();
         }
         let keys_len = count.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
         self.count = count;

@@ -11,7 +11,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use super::Builder;
 use super::builder::Flows;
 use super::slots::{Slots, count, each, encode};
-use crate::keys::{Group, WAYS, WAYS_ALL, Way, open_key};
+use crate::keys::{Group, OpenKeys, WAYS, WAYS_ALL, open_key};
 
 /// Bytes of a key in the file: the key, its set's number, its part of the buckets.
 const KEY_COST: f64 = 6.5;
@@ -25,7 +25,7 @@ pub(super) struct Draft {
     /// Where each set begins in `bytes`; the top bit says that it is a bit set.
     pub(super) starts: Vec<u32>,
     pub(super) bytes: Vec<u8>,
-    /// Slots that are open, by [`Way`].
+    /// Slots that are open, by [`OpenKeys`].
     pub(super) open: [Slots; WAYS],
 }
 
@@ -142,7 +142,7 @@ impl Expansion<'_> {
             }
         }
         let mut open = builder.open.clone();
-        for way in [Way::All, Way::Inner, Way::Names] {
+        for way in [OpenKeys::All, OpenKeys::Inner, OpenKeys::Names] {
             // Packets say so by a key.
             if let Some(source) = by_key.remove(&open_key(way)) {
                 each(sets.words(source)).for_each(|slot| open[way as usize].insert(slot));
@@ -187,7 +187,7 @@ impl Expansion<'_> {
     /// The slots of a key that are not open.
     fn kept(&self, key: u64, source: Source, words: &mut [u64]) {
         let way = &self.open[Group::of(key).way() as usize];
-        let all = &self.open[Way::All as usize];
+        let all = &self.open[OpenKeys::All as usize];
         for (at, word) in self.sets.words(source).iter().enumerate() {
             words[at] = word & !way.words()[at] & !all.words()[at];
         }

@@ -11,7 +11,7 @@ use super::slots::decode;
 use super::{Builder, Contents, SlotRow, Slots, Summary};
 use crate::chunk::CHUNK_LEN_MAX;
 use crate::error::Error;
-use crate::keys::{Class, INNER, WAYS, Way};
+use crate::keys::{Class, INNER, OpenKeys, WAYS};
 use crate::layout::{PAGE_LEN, SEGMENT_LEN_MAX, SLOT_LEN, StoreId};
 
 const MAGIC: [u8; 8] = *b"TAPLTIX3";
@@ -283,7 +283,7 @@ impl Index {
     }
 
     /// The slots that are open in a way; `None` if what says so is damaged.
-    pub(crate) fn open(&self, way: Way) -> Option<Slots> {
+    pub(crate) fn open(&self, way: OpenKeys) -> Option<Slots> {
         match self.summary.open[way as usize] {
             0 => Some(Slots::none(self.summary.slots)),
             count if count >= self.summary.slots => Some(Slots::all(self.summary.slots)),

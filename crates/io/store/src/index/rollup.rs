@@ -6,7 +6,7 @@ use xorf::BinaryFuse8;
 use super::pages::{self, Owner, Pages};
 use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::keys::Way;
+use crate::keys::OpenKeys;
 use crate::layout::{ROLL_UPS, sync_directory};
 use crate::log::History;
 
@@ -36,11 +36,11 @@ pub(crate) fn segments_of(number: u64) -> std::ops::RangeInclusive<u64> {
 struct Head {
     /// Segments that are in it, by bits.
     covered: u64,
-    /// Segments with a slot open in [`Way::All`].
+    /// Segments with a slot open in [`OpenKeys::All`].
     open: u64,
-    /// In [`Way::Addresses`].
+    /// In [`OpenKeys::Addresses`].
     without_addresses: u64,
-    /// In [`Way::Inner`] or [`Way::Names`].
+    /// In [`OpenKeys::Inner`] or [`OpenKeys::Names`].
     without_others: u64,
     /// Classes that all of them have.
     classes: u64,
@@ -98,11 +98,11 @@ fn gather(catalog: &Catalog, number: u64, history: &History) -> (Head, Option<Ve
         };
         let Some(of_segment) = index.uppers(GROUPS) else { continue };
         let flag = |is_set: bool| u64::from(is_set) << bit;
-        let open = |way: Way| index.summary.open[way as usize] > 0;
+        let open = |way: OpenKeys| index.summary.open[way as usize] > 0;
         head.covered |= flag(true);
-        head.open |= flag(open(Way::All));
-        head.without_addresses |= flag(open(Way::Addresses));
-        head.without_others |= flag(open(Way::Inner) || open(Way::Names));
+        head.open |= flag(open(OpenKeys::All));
+        head.without_addresses |= flag(open(OpenKeys::Addresses));
+        head.without_others |= flag(open(OpenKeys::Inner) || open(OpenKeys::Names));
         head.classes &= index.summary.classes;
         head.times[bit] = (index.summary.first, index.summary.last);
         keys = keys.filter(|keys: &Vec<u64>| keys.len() + of_segment.len() <= KEYS_MAX);
@@ -246,13 +246,13 @@ impl RollUp {
     }
 
     /// Whether a segment, which is covered, has slots open in a way.
-    pub(crate) fn is_open(&self, segment: u64, way: Way) -> bool {
+    pub(crate) fn is_open(&self, segment: u64, way: OpenKeys) -> bool {
         let bits = match way {
-            Way::All => self.head.open,
-            Way::Addresses => self.head.without_addresses,
-            Way::Inner | Way::Names => self.head.without_others,
+            OpenKeys::All => self.head.open,
+            OpenKeys::Addresses => self.head.without_addresses,
+            OpenKeys::Inner | OpenKeys::Names => self.head.without_others,
             // Such keys are in no roll-up.
-            Way::Flows | Way::Ports => u64::MAX,
+            OpenKeys::Flows | OpenKeys::Ports => u64::MAX,
         };
         segment
             .checked_sub(*segments_of(self.number).start())

@@ -7,7 +7,7 @@ use tapline_testkit::random::Random;
 
 use super::*;
 use crate::Question;
-use crate::keys::{Class, Group, Way, flow_value, key, pair_value, port_value};
+use crate::keys::{Class, Group, OpenKeys, flow_value, key, pair_value, port_value};
 
 const SEGMENT_LEN: u64 = 64 << 20;
 
@@ -53,7 +53,7 @@ fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
 fn read_for(index: &Index, key: u64) -> Vec<u32> {
     let mut slots = index.slots(key).unwrap();
     slots.insert_all(&index.open(Group::of(key).way()).unwrap());
-    slots.insert_all(&index.open(Way::All).unwrap());
+    slots.insert_all(&index.open(OpenKeys::All).unwrap());
     (0..index.summary.slots).filter(|slot| slots.has(*slot)).collect()
 }
 
@@ -139,9 +139,9 @@ fn a_port_scan_costs_flows_and_ports_alone() {
     let (_folder, index) = index_of(&slots);
     check(&slots, &index);
     assert_eq!(read_for(&index, needle_key()), [17, 40]);
-    let open = |way: Way| index.summary.open[way as usize];
-    assert!(open(Way::Flows) > 0);
-    assert_eq!((open(Way::Addresses), open(Way::All)), (0, 0));
+    let open = |way: OpenKeys| index.summary.open[way as usize];
+    assert!(open(OpenKeys::Flows) > 0);
+    assert_eq!((open(OpenKeys::Addresses), open(OpenKeys::All)), (0, 0));
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_flood_from_everywhere_keeps_to_the_budget() {
     let read = read_for(&index, needle_key());
     assert!(read.iter().all(|slot| slot % 4 == 2 || [17, 40].contains(slot)), "{read:?}");
     assert!(
-        read.len() <= 18 && index.summary.open[Way::Addresses as usize] > 0,
+        read.len() <= 18 && index.summary.open[OpenKeys::Addresses as usize] > 0,
         "{read:?} {:?}",
         index.summary.open
     );
@@ -229,7 +229,7 @@ fn many_flows_in_random_order_leave_the_hosts() {
     let (_folder, index) = index_of(&slots);
     check(&slots, &index);
     assert_eq!(read_for(&index, needle_key()), [17, 40], "{:?}", index.summary.open);
-    let open = |way: Way| index.summary.open[way as usize];
-    assert!(open(Way::Flows) > 0);
-    assert_eq!((open(Way::Addresses), open(Way::All)), (0, 0));
+    let open = |way: OpenKeys| index.summary.open[way as usize];
+    assert!(open(OpenKeys::Flows) > 0);
+    assert_eq!((open(OpenKeys::Addresses), open(OpenKeys::All)), (0, 0));
 }

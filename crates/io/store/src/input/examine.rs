@@ -16,7 +16,7 @@ use crate::Window;
 pub type SearchFilter = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
-pub(super) struct Found {
+pub(super) struct FoundPackets {
     /// The thread that found them: each has a table of interfaces of its own.
     pub(super) thread: usize,
     /// Interfaces that the thread met for the first time.
@@ -35,9 +35,9 @@ pub(super) struct Found {
     pub(super) failure: Option<Error>,
 }
 
-impl Default for Found {
-    fn default() -> Found {
-        Found {
+impl Default for FoundPackets {
+    fn default() -> FoundPackets {
+        FoundPackets {
             thread: 0,
             interfaces: Vec::new(),
             bytes: Vec::new(),
@@ -81,8 +81,13 @@ impl Examiner {
     }
 
     /// Finds the wanted packets in the sections at `place` of `buffer`. Takes the buffer if there are any.
-    pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>, later: Timestamp) -> Found {
-        let mut found = Found { thread: self.thread, later, ..Found::default() };
+    pub(super) fn examine(
+        &mut self,
+        buffer: &mut Vec<u8>,
+        place: Range<usize>,
+        later: Timestamp,
+    ) -> FoundPackets {
+        let mut found = FoundPackets { thread: self.thread, later, ..FoundPackets::default() };
         let known = self.engines.len();
         self.reader.set_buffer(std::mem::take(buffer), place);
         loop {
@@ -130,7 +135,7 @@ impl Examiner {
     }
 
     /// Adds what is wanted of the reader's batch.
-    fn take_wanted(&mut self, found: &mut Found) {
+    fn take_wanted(&mut self, found: &mut FoundPackets) {
         let window = self.window;
         if window != Window::ALL {
             self.reader.retain(|record| window.has(record.meta.timestamp));

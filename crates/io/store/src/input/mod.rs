@@ -16,14 +16,14 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 pub use self::examine::SearchFilter;
-use self::examine::{Examiner, Found};
+use self::examine::{Examiner, FoundPackets};
 use self::order::TimeOrder;
 use crate::search::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
 /// Packets of a store within the times of a search, which a filter accepts.
 pub struct StoreInput {
     name: String,
-    search: ParallelSearch<Found>,
+    search: ParallelSearch<FoundPackets>,
     /// Whether packets passed a filter.
     is_filtered: bool,
     interfaces: Interfaces,
@@ -33,7 +33,7 @@ pub struct StoreInput {
     /// Packets that were found and wait for older ones.
     order: TimeOrder,
     /// The packets that are lent, and the part of them that is.
-    current: Found,
+    current: FoundPackets,
     from: usize,
     to: usize,
     /// Threads read on.
@@ -99,7 +99,7 @@ impl StoreInput {
         let examiners = move |thread: usize| {
             let mut examiner = Examiner::new(thread, window, sieve.clone());
             let examine = move |buffer: &mut Vec<u8>, place, later| examiner.examine(buffer, place, later);
-            Box::new(examine) as Examine<Found>
+            Box::new(examine) as Examine<FoundPackets>
         };
         let mut input = StoreInput {
             name: name.to_owned(),
@@ -109,7 +109,7 @@ impl StoreInput {
             lent: Vec::new(),
             refused: Vec::new(),
             order: TimeOrder::default(),
-            current: Found::default(),
+            current: FoundPackets::default(),
             from: 0,
             to: 0,
             is_begun: false,
@@ -148,7 +148,7 @@ impl StoreInput {
     }
 
     /// Takes what a thread found.
-    fn take(&mut self, mut found: Found) {
+    fn take(&mut self, mut found: FoundPackets) {
         self.interfaces.renumber(&mut found);
         self.lent.resize(self.interfaces.all.len(), 0);
         self.refused.resize(self.interfaces.all.len(), 0);
@@ -333,7 +333,7 @@ struct Alike {
 
 impl Interfaces {
     /// Gives records the numbers of this table.
-    fn renumber(&mut self, found: &mut Found) {
+    fn renumber(&mut self, found: &mut FoundPackets) {
         if self.of_thread.len() <= found.thread {
             self.of_thread.resize(found.thread + 1, Vec::new());
         }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use tapline_packet::{Record, Timestamp};
 
-use super::examine::Found;
+use super::examine::FoundPackets;
 
 /// Results that wait for older packets at most: as many as a step of the clock leaves behind, and some more.
 const HELD_MAX: usize = 8;
@@ -23,7 +23,7 @@ const HELD_MAX: usize = 8;
 #[derive(Default)]
 pub(super) struct TimeOrder {
     /// In the order of recording, each with the packets that were not lent.
-    held: VecDeque<Found>,
+    held: VecDeque<FoundPackets>,
     /// Packets up to this time may be lent.
     limit: Option<Timestamp>,
     /// The time of the newest packet that was lent.
@@ -34,7 +34,7 @@ pub(super) struct TimeOrder {
 
 impl TimeOrder {
     /// Takes the next result. Gives it back if it has no packets.
-    pub(super) fn add(&mut self, found: Found) -> Option<Found> {
+    pub(super) fn add(&mut self, found: FoundPackets) -> Option<FoundPackets> {
         self.limit = Some(found.later);
         if found.records.is_empty() {
             return Some(found);
@@ -54,13 +54,13 @@ impl TimeOrder {
     }
 
     /// The next packets that may be lent, in the order of time.
-    pub(super) fn next(&mut self) -> Option<Found> {
+    pub(super) fn next(&mut self) -> Option<FoundPackets> {
         let limit = self.limit?;
         let limit = match self.held.front().and_then(|found| found.records.last()) {
             Some(last) if self.held.len() > HELD_MAX => limit.max(last.meta.timestamp),
             _ => limit,
         };
-        let ready = |found: &Found| up_to(&found.records, limit);
+        let ready = |found: &FoundPackets| up_to(&found.records, limit);
         let newest = self.held.iter().rposition(|found| ready(found) > 0)?;
         // Packets left in older results come first, with those of the newest that belong among them.
         let of_older = self.held.range(..newest).filter_map(|found| found.records[..ready(found)].last());
@@ -73,8 +73,8 @@ impl TimeOrder {
     }
 
     /// Packets of several results up to a time.
-    fn merge(&mut self, bound: Timestamp) -> Found {
-        let mut lent = Found::default();
+    fn merge(&mut self, bound: Timestamp) -> FoundPackets {
+        let mut lent = FoundPackets::default();
         for found in &mut self.held {
             let mut records: Vec<Record> = found.records.drain(..up_to(&found.records, bound)).collect();
             copy_out(&found.bytes, &mut records, &mut lent.bytes);
@@ -86,13 +86,13 @@ impl TimeOrder {
     }
 
     /// Packets of one result up to a time. The few that are left are copied.
-    fn part(&mut self, at: usize, limit: Timestamp) -> Found {
-        let Some(mut lent) = self.held.remove(at) else { return Found::default() };
+    fn part(&mut self, at: usize, limit: Timestamp) -> FoundPackets {
+        let Some(mut lent) = self.held.remove(at) else { return FoundPackets::default() };
         let mut rest = lent.records.split_off(up_to(&lent.records, limit));
         if !rest.is_empty() {
             let mut bytes = Vec::new();
             copy_out(&lent.bytes, &mut rest, &mut bytes);
-            self.held.insert(at, Found { bytes, records: rest, ..Found::default() });
+            self.held.insert(at, FoundPackets { bytes, records: rest, ..FoundPackets::default() });
         }
         lent
     }
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
 
     /// Packets of these times, each with its time as its bytes.
-    fn found(times: &[i64], later: i64) -> Found {
-        let mut found = Found { later: Timestamp::from_nanos(later), ..Found::default() };
+    fn found(times: &[i64], later: i64) -> FoundPackets {
+        let mut found = FoundPackets { later: Timestamp::from_nanos(later), ..FoundPackets::default() };
         for &time in times {
             let meta = Meta { timestamp: Timestamp::from_nanos(time), ..Meta::default() };
             found.records.push(Record { offset: found.bytes.len(), cap_len: 8, meta, ..Record::default() });

@@ -17,7 +17,7 @@ mod pairs;
 
 use tapline_filter::Options;
 
-use crate::keys::{Class, Group, INNER, Way, inner_key, key};
+use crate::keys::{Class, Group, INNER, OpenKeys, inner_key, key};
 
 /// A fact about packets that has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,10 +49,10 @@ impl Fact {
     }
 
     /// The ways in which slots are open that may have it all the same.
-    pub fn ways(&self) -> [Way; 3] {
+    pub fn ways(&self) -> [OpenKeys; 3] {
         let of_group = Group::of(self.key).way();
-        let inner = if self.class >= INNER { Way::Inner } else { Way::All };
-        let name = if self.class == Class::Name as u8 { Way::Names } else { Way::All };
+        let inner = if self.class >= INNER { OpenKeys::Inner } else { OpenKeys::All };
+        let name = if self.class == Class::Name as u8 { OpenKeys::Names } else { OpenKeys::All };
         [of_group, inner, name]
     }
 }

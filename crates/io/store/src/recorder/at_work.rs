@@ -20,7 +20,7 @@ use super::overload::Jobs;
 use super::sealer::{Sealer, Sealing};
 use super::syncer::Syncer;
 use super::writers::{Request, Target, Writers};
-use super::writing::{Event, Job, Place, Writing};
+use super::writing::{ChunkPlace, Event, Job, Writing};
 use crate::chunk::{ChunkBuffer, ChunkHead};
 use crate::index::Builder;
 
@@ -51,7 +51,7 @@ pub(super) struct AtWork {
 pub(super) struct Flight {
     ticket: u64,
     head: Box<ChunkHead>,
-    place: Place,
+    place: ChunkPlace,
     /// Positions of the segment and of the chain before this chunk.
     before: Before,
     /// The buffer and the result of the write.

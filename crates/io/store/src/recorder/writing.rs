@@ -71,14 +71,14 @@ pub(super) enum Event {
 }
 
 /// Position of a chunk, written or not yet, and its hash.
-pub(super) struct Place {
+pub(super) struct ChunkPlace {
     pub(super) offset: u64,
     end: u64,
     slot_end: u64,
     hash: [u8; 32],
 }
 
-impl Place {
+impl ChunkPlace {
     pub(super) fn range(&self) -> Range<u64> {
         self.offset..self.end
     }
@@ -290,7 +290,7 @@ impl Writing {
     }
 
     /// Counts a chunk that is written, and notes it for the index.
-    pub(super) fn count_written(&mut self, head: &ChunkHead, place: &Place) {
+    pub(super) fn count_written(&mut self, head: &ChunkHead, place: &ChunkPlace) {
         self.contents.note(head, place.offset, place.hash);
         self.is_unsynced = true;
         self.untold_times = None;
@@ -298,7 +298,12 @@ impl Writing {
         add(&self.progress.bytes, u64::from(head.len));
     }
 
-    fn write(&mut self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> io::Result<Place> {
+    fn write(
+        &mut self,
+        buffer: &mut ChunkBuffer,
+        head: &mut ChunkHead,
+        offset: u64,
+    ) -> io::Result<ChunkPlace> {
         let place = self.prepare(buffer, head, offset);
         self.leave_gap(offset)?;
         // The gap covers what could not be written here.
@@ -310,7 +315,7 @@ impl Writing {
     }
 
     /// Completes a chunk for its place: number, hash, checksum, and the fillers that come along.
-    pub(super) fn prepare(&self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> Place {
+    pub(super) fn prepare(&self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> ChunkPlace {
         let (before, previous) = self.last;
         head.store = self.segments.catalog().id;
         head.segment = self.number;
@@ -327,11 +332,11 @@ impl Writing {
             let pages = (slot_end - end) as usize / PAGE_LEN;
             (0..pages).for_each(|_| buffer.tail().extend_from_slice(&self.filler));
         }
-        Place { offset, end, slot_end, hash }
+        ChunkPlace { offset, end, slot_end, hash }
     }
 
     /// The next chunk follows this one.
-    pub(super) fn go_to(&mut self, head: &ChunkHead, place: &Place) {
+    pub(super) fn go_to(&mut self, head: &ChunkHead, place: &ChunkPlace) {
         self.end = place.end;
         self.filled = self.filled.max(place.slot_end);
         self.last = (head.number, place.hash);

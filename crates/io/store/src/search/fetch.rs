@@ -5,9 +5,9 @@ use std::ops::Range;
 use tapline_sys::disk::DIRECT_ALIGN;
 
 use super::SearchAccount;
-use super::plan::{OpenSegment, Part, Place, Plan, Stretch};
+use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, StretchContent};
 use crate::chunk::{ChunkHead, is_intact};
-use crate::walk::{Bytes, Found, Walk, belongs};
+use crate::walk::{Bytes, FoundChunk, Walk, belongs};
 
 /// A chunk in a stretch.
 struct Chunk<'a> {
@@ -30,8 +30,8 @@ impl Plan {
         let segment = &stretch.segment;
         let is_read = self.read(&segment.file, &mut buffer[from..from + len], stretch.offset).is_ok();
         let places = match &stretch.part {
-            Part::Chunks(chunks) => together(stretch.offset, chunks),
-            Part::Slot(_, chunks) => {
+            StretchContent::Chunks(chunks) => together(stretch.offset, chunks),
+            StretchContent::Slot(_, chunks) => {
                 let bytes = if is_read {
                     Bytes::Part(&buffer[from..from + len], stretch.offset)
                 } else {
@@ -68,17 +68,17 @@ impl Plan {
         bytes: Bytes<'_>,
         expected: u32,
         account: &mut SearchAccount,
-    ) -> Vec<Place> {
+    ) -> Vec<ChunkSpan> {
         let Stretch { segment, offset, .. } = stretch;
         let part = *offset..offset + stretch.len() as u64;
         let mut walk = Walk::within(bytes, self.catalog.id, segment.number, segment.len, part.clone());
         let (mut places, mut found) = (Vec::new(), 0_u32);
-        while let Some(Found { offset, head }) = walk.next() {
+        while let Some(FoundChunk { offset, head }) = walk.next() {
             found += 1;
             if !self.window.overlaps(head.first, head.last) {
                 account.chunks_by_time += 1;
             } else if offset + u64::from(head.len) <= part.end {
-                places.push(Place { offset, len: head.len });
+                places.push(ChunkSpan { offset, len: head.len });
             } else {
                 account.chunks_damaged += 1;
             }
@@ -121,10 +121,10 @@ impl Plan {
 }
 
 /// Places of chunks of these lengths, one after the other.
-fn together(from: u64, chunks: &[u32]) -> Vec<Place> {
+fn together(from: u64, chunks: &[u32]) -> Vec<ChunkSpan> {
     let mut offset = from;
     let place = |len: &u32| {
-        let place = Place { offset, len: *len };
+        let place = ChunkSpan { offset, len: *len };
         offset += u64::from(*len);
         place
     };

@@ -75,7 +75,7 @@ pub(crate) struct ParallelSearch<T> {
 
 struct Shared<T> {
     plan: Arc<Plan>,
-    state: Mutex<State<T>>,
+    state: Mutex<SearchState<T>>,
     /// Something is to be done.
     work: Condvar,
     /// Something is done.
@@ -88,7 +88,7 @@ struct Shared<T> {
     rate: Option<NonZeroU64>,
 }
 
-struct State<T> {
+struct SearchState<T> {
     segments: VecDeque<u64>,
     total: u64,
     /// Plans of the segments after those, in their order; `None` while one is being made.
@@ -129,7 +129,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         let files = open_files::limit().unwrap_or(u64::MAX).saturating_sub(FILES_LEFT);
         let open_max = usize::try_from(files / FILES_PER_SEGMENT).unwrap_or(usize::MAX).max(2);
         let workers = threads.clamp(1, open_max / 2);
-        let state = State {
+        let state = SearchState {
             segments,
             total,
             plans: VecDeque::new(),
@@ -297,7 +297,7 @@ impl<T> Drop for ParallelSearch<T> {
 }
 
 impl<T> Shared<T> {
-    fn state(&self) -> MutexGuard<'_, State<T>> {
+    fn state(&self) -> MutexGuard<'_, SearchState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -395,7 +395,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> State<T> {
+impl<T> SearchState<T> {
     /// The next task, if there is one.
     fn task(&mut self, room: usize, ahead: usize) -> Option<Task> {
         while self.plans.front().is_some_and(|plan| plan.as_ref().is_some_and(VecDeque::is_empty)) {

@@ -18,7 +18,7 @@ use super::{SearchAccount, Window};
 use crate::catalog::Catalog;
 use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, SlotRow};
-use crate::keys::Way;
+use crate::keys::OpenKeys;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::log::{History, Sealed, history};
 use crate::question::{Fact, Question};
@@ -58,7 +58,7 @@ pub(super) struct OpenSegment {
 pub(super) struct Stretch {
     pub(super) segment: Arc<OpenSegment>,
     pub(super) offset: u64,
-    pub(super) part: Part,
+    pub(super) part: StretchContent,
     /// The least time that packets in it may have.
     pub(super) first: Timestamp,
     /// The least time that packets of the next [`REACH`] slots may have which are read; [`LATER_UNKNOWN`] where the
@@ -71,7 +71,7 @@ pub const REACH: u64 = 3;
 /// Nothing is known of the next slots.
 pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
-pub(super) enum Part {
+pub(super) enum StretchContent {
     /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk.
     Chunks(Vec<u32>),
     /// So many bytes from a slot's start on, in which so many chunks begin.
@@ -82,23 +82,23 @@ impl Stretch {
     /// Length in bytes.
     pub(super) fn len(&self) -> usize {
         match &self.part {
-            Part::Chunks(chunks) => chunks.iter().map(|len| *len as usize).sum(),
-            Part::Slot(len, _) => *len,
+            StretchContent::Chunks(chunks) => chunks.iter().map(|len| *len as usize).sum(),
+            StretchContent::Slot(len, _) => *len,
         }
     }
 
     /// Chunks in it, as far as is known before it is read.
     pub(super) fn chunks(&self) -> u64 {
         match &self.part {
-            Part::Chunks(chunks) => chunks.len() as u64,
-            Part::Slot(_, chunks) => u64::from(*chunks),
+            StretchContent::Chunks(chunks) => chunks.len() as u64,
+            StretchContent::Slot(_, chunks) => u64::from(*chunks),
         }
     }
 }
 
 /// Place of a chunk in its segment.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct ChunkSpan {
     pub(super) offset: u64,
     pub(super) len: u32,
 }
@@ -168,14 +168,14 @@ impl Plan {
             account.segments_by_time += 1;
             return true;
         }
-        let is_open = |way: Way| roll_up.is_open(number, way);
+        let is_open = |way: OpenKeys| roll_up.is_open(number, way);
         // What is damaged rules nothing out.
         let may = |fact: &Fact| {
             !roll_up.has_class(fact.class())
                 || fact.ways().into_iter().any(is_open)
                 || roll_up.may_have(fact.key()).unwrap_or(true)
         };
-        let is_ruled_out = !is_open(Way::All) && !self.question.holds(&may);
+        let is_ruled_out = !is_open(OpenKeys::All) && !self.question.holds(&may);
         account.segments_by_roll_up += u64::from(is_ruled_out);
         is_ruled_out
     }
@@ -254,7 +254,7 @@ impl Plan {
                 account.chunks_by_keys += u64::from(row.chunks);
                 account.lost = account.lost.saturating_add(row.lost.into());
             } else {
-                let part = Part::Slot(row.pages as usize * PAGE_LEN, row.chunks);
+                let part = StretchContent::Slot(row.pages as usize * PAGE_LEN, row.chunks);
                 let (segment, offset) = (Arc::clone(segment), slot as u64 * SLOT_LEN as u64);
                 let first = row.first;
                 stretches.push(Stretch { segment, offset, part, first, later: LATER_UNKNOWN });
@@ -284,7 +284,7 @@ impl Plan {
         &self,
         segment: &OpenSegment,
         account: &mut SearchAccount,
-    ) -> io::Result<(Vec<(Place, Timestamp)>, u64)> {
+    ) -> io::Result<(Vec<(ChunkSpan, Timestamp)>, u64)> {
         let OpenSegment { number, file, len, .. } = segment;
         // A recorder has written all chunks of a segment before it begins the next one: a missing index says nothing.
         let is_newest = self.catalog.numbers().is_ok_and(|numbers| numbers.last() == Some(number));
@@ -303,7 +303,7 @@ impl Plan {
                 last.pop_front();
             }
             if self.window.overlaps(found.head.first, found.head.last) {
-                places.push((Place { offset: found.offset, len: found.head.len }, found.head.first));
+                places.push((ChunkSpan { offset: found.offset, len: found.head.len }, found.head.first));
             } else {
                 account.chunks_by_time += 1;
             }
@@ -324,11 +324,11 @@ impl Plan {
 }
 
 /// Joins adjacent chunks to stretches; each has the least time of its packets.
-pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(Place, Timestamp)]) -> Vec<Stretch> {
+pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(ChunkSpan, Timestamp)]) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     let (mut chunks, mut from, mut len, mut least) = (Vec::new(), 0, 0, LATER_UNKNOWN);
     let stretch = |offset, chunks: Vec<u32>, first| {
-        let (segment, part) = (Arc::clone(segment), Part::Chunks(chunks));
+        let (segment, part) = (Arc::clone(segment), StretchContent::Chunks(chunks));
         Stretch { segment, offset, part, first, later: LATER_UNKNOWN }
     };
     for (place, first) in places {

@@ -8,9 +8,9 @@ use tapline_packet::Timestamp;
 use tapline_sys::disk::PieceFile;
 
 use super::SearchAccount;
-use super::plan::{OpenSegment, Place, Plan, Stretch, stretches};
+use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, stretches};
 use crate::chunk::is_intact;
-use crate::walk::{Found, Walk};
+use crate::walk::{FoundChunk, Walk};
 
 /// Position in a recording that is followed.
 #[derive(Default)]
@@ -70,7 +70,7 @@ impl Plan {
         let walk = Walk::new(segment.file.file(), self.catalog.id, tail.number, self.catalog.segment_len);
         let Ok(walk) = walk else { return Vec::new() };
         let (mut walk, mut places, mut bytes) = (walk.from(tail.end), Vec::new(), Vec::new());
-        while let Some(Found { offset, head }) = walk.next() {
+        while let Some(FoundChunk { offset, head }) = walk.next() {
             bytes.resize(head.len as usize, 0);
             let is_read = segment.file.file().read_exact_at(&mut bytes, offset).is_ok();
             let is_whole = is_sealed || is_read && is_intact(&bytes, &head);
@@ -81,7 +81,7 @@ impl Plan {
             tail.end = offset + u64::from(head.len);
             account.chunks += 1;
             match self.window.overlaps(head.first, head.last) {
-                true => places.push((Place { offset, len: head.len }, head.first)),
+                true => places.push((ChunkSpan { offset, len: head.len }, head.first)),
                 false => account.chunks_by_time += 1,
             }
         }

@@ -259,7 +259,7 @@ fn chunks_on_their_way_to_the_disk_are_not_damaged() {
     let path = catalog.segment_path(1);
     let file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut walk = Walk::new(&file, catalog.id, 1, catalog.segment_len()).unwrap();
-    let chunks: Vec<Found> =
+    let chunks: Vec<FoundChunk> =
         std::iter::from_fn(|| walk.next()).filter(|found| found.head.packets > 0).collect();
     assert_eq!(chunks.len(), 10);
     let torn = |at: usize| file.write_all_at(&[0xee; 40], chunks[at].offset + 1000).unwrap();

@@ -63,7 +63,7 @@ impl Shim {
 
 /// A command to the disk.
 #[derive(Clone, Debug)]
-pub(crate) enum Told {
+pub(crate) enum DiskCommand {
     Write { file: u64, offset: u64, data: Vec<u8> },
     Length { file: u64, len: u64 },
     Create { file: u64, path: PathBuf },
@@ -75,7 +75,7 @@ pub(crate) enum Told {
 }
 
 /// Reads a log. Paths are those below `root`.
-pub(crate) fn read_log(log: &Path, root: &Path) -> Vec<Told> {
+pub(crate) fn read_log(log: &Path, root: &Path) -> Vec<DiskCommand> {
     let bytes = fs::read(log).expect("it was written");
     let (mut rest, mut told) = (&bytes[..], Vec::new());
     let relative = |bytes: &[u8]| {
@@ -89,17 +89,17 @@ pub(crate) fn read_log(log: &Path, root: &Path) -> Vec<Told> {
         let (data, behind) = behind.split_at(len);
         rest = behind;
         told.push(match kind {
-            1 => Told::Write { file, offset, data: data.to_vec() },
-            2 => Told::Length { file, len: offset },
-            3 => Told::Create { file, path: relative(data) },
+            1 => DiskCommand::Write { file, offset, data: data.to_vec() },
+            2 => DiskCommand::Length { file, len: offset },
+            3 => DiskCommand::Create { file, path: relative(data) },
             4 => {
                 let zero = data.iter().position(|byte| *byte == 0).expect("two paths");
-                Told::Rename { file, from: relative(&data[..zero]), to: relative(&data[zero + 1..]) }
+                DiskCommand::Rename { file, from: relative(&data[..zero]), to: relative(&data[zero + 1..]) }
             }
-            5 => Told::Remove { file, path: relative(data) },
-            6 => Told::Folder { path: relative(data) },
-            7 => Told::Sync { file },
-            8 => Told::SyncFolder,
+            5 => DiskCommand::Remove { file, path: relative(data) },
+            6 => DiskCommand::Folder { path: relative(data) },
+            7 => DiskCommand::Sync { file },
+            8 => DiskCommand::SyncFolder,
             other => panic!("a record of kind {other}"),
         });
     }
@@ -146,13 +146,13 @@ pub(crate) struct Disk {
 
 impl Disk {
     /// Applies the command at `at`.
-    pub(crate) fn follow(&mut self, log: &[Told], at: usize) {
+    pub(crate) fn follow(&mut self, log: &[DiskCommand], at: usize) {
         match &log[at] {
-            Told::Write { file, data, .. } => {
+            DiskCommand::Write { file, data, .. } => {
                 self.file(*file).pending.push(Pending { told: at, len: data.len() });
             }
-            Told::Length { file, len } => self.file(*file).lengths.push((at, *len)),
-            Told::Sync { file } => {
+            DiskCommand::Length { file, len } => self.file(*file).lengths.push((at, *len)),
+            DiskCommand::Sync { file } => {
                 let state = self.file(*file);
                 let mut whole = std::mem::take(&mut state.durable);
                 let mut changes: Vec<(usize, Option<usize>, u64)> =
@@ -167,7 +167,7 @@ impl Disk {
                 }
                 state.durable = whole;
             }
-            Told::SyncFolder => {
+            DiskCommand::SyncFolder => {
                 let unsure = std::mem::take(&mut self.unsure);
                 unsure.iter().for_each(|told| rename(&mut self.names, &log[*told]));
             }
@@ -180,7 +180,14 @@ impl Disk {
     }
 
     /// Writes to `folder` what the disk may have if power fails after the command at `at`.
-    pub(crate) fn image(&self, log: &[Told], at: usize, manner: Manner, random: &mut Random, folder: &Path) {
+    pub(crate) fn image(
+        &self,
+        log: &[DiskCommand],
+        at: usize,
+        manner: Manner,
+        random: &mut Random,
+        folder: &Path,
+    ) {
         let mut names = self.names.clone();
         let kept = match manner {
             Manner::Reordered => random.below(self.unsure.len() as u64 + 1) as usize,
@@ -205,8 +212,8 @@ impl Disk {
     }
 }
 
-fn write(whole: &mut Vec<u8>, told: &Told, part: std::ops::Range<usize>) {
-    let Told::Write { offset, data, .. } = told else { panic!("no write") };
+fn write(whole: &mut Vec<u8>, told: &DiskCommand, part: std::ops::Range<usize>) {
+    let DiskCommand::Write { offset, data, .. } = told else { panic!("no write") };
     let at = *offset as usize;
     if whole.len() < at + part.end {
         whole.resize(at + part.end, 0);
@@ -214,15 +221,15 @@ fn write(whole: &mut Vec<u8>, told: &Told, part: std::ops::Range<usize>) {
     whole[at + part.start..at + part.end].copy_from_slice(&data[part]);
 }
 
-fn rename(names: &mut BTreeMap<PathBuf, Option<u64>>, told: &Told) {
+fn rename(names: &mut BTreeMap<PathBuf, Option<u64>>, told: &DiskCommand) {
     match told {
-        Told::Create { file, path } => drop(names.insert(path.clone(), Some(*file))),
-        Told::Rename { file, from, to } => {
+        DiskCommand::Create { file, path } => drop(names.insert(path.clone(), Some(*file))),
+        DiskCommand::Rename { file, from, to } => {
             names.remove(from);
             names.insert(to.clone(), Some(*file));
         }
-        Told::Remove { path, .. } => drop(names.remove(path)),
-        Told::Folder { path } => drop(names.insert(path.clone(), None)),
+        DiskCommand::Remove { path, .. } => drop(names.remove(path)),
+        DiskCommand::Folder { path } => drop(names.insert(path.clone(), None)),
         other => panic!("{other:?} changes no name"),
     }
 }
@@ -231,7 +238,7 @@ fn rename(names: &mut BTreeMap<PathBuf, Option<u64>>, told: &Told) {
 /// be kept either.
 fn content(
     state: &FileState,
-    log: &[Told],
+    log: &[DiskCommand],
     at: usize,
     manner: Manner,
     journal: usize,
@@ -245,7 +252,7 @@ fn content(
         changes.sort_unstable_by_key(|change| change.0);
         for (told, len) in changes {
             let Some(len) = len else {
-                let Told::Write { data, .. } = &log[told] else { panic!("no write") };
+                let DiskCommand::Write { data, .. } = &log[told] else { panic!("no write") };
                 let is_torn = manner == Manner::Torn && told == at;
                 let part = if is_torn { random.below(data.len() as u64 + 1) as usize } else { data.len() };
                 write(&mut whole, &log[told], 0..part);
@@ -266,7 +273,7 @@ fn content(
     // Each page has the state after some number of the writes to it.
     let mut pages: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for one in &state.pending {
-        let Told::Write { offset, .. } = &log[one.told] else { panic!("no write") };
+        let DiskCommand::Write { offset, .. } = &log[one.told] else { panic!("no write") };
         let (first, last) = (*offset as usize / PAGE_LEN, (*offset as usize + one.len - 1) / PAGE_LEN);
         (first..=last).for_each(|page| pages.entry(page).or_default().push(one.told));
     }
@@ -279,7 +286,7 @@ fn content(
         };
         for (number, told) in writes[..kept].iter().enumerate() {
             let is_torn = number + 1 == kept && random.one_of(1, 20);
-            let Told::Write { offset, data, .. } = &log[*told] else { panic!("no write") };
+            let DiskCommand::Write { offset, data, .. } = &log[*told] else { panic!("no write") };
             let start = (page * PAGE_LEN).max(*offset as usize);
             let end = ((page + 1) * PAGE_LEN).min(*offset as usize + data.len());
             let sectors = PAGE_LEN / SECTOR_LEN;

@@ -12,7 +12,7 @@ use tapline_store::{
 };
 use tapline_testkit::random::Random;
 
-use super::disk::{Disk, Manner, Shim, Told, read_log};
+use super::disk::{Disk, DiskCommand, Manner, Shim, read_log};
 use super::faults;
 use super::packets::{PACKETS_OF_HOST, all, assert_keys_find_all, at_ms, host_of, interfaces, record};
 use super::recording::settings;
@@ -206,16 +206,16 @@ fn power_failures_cost_an_erasure_no_packet() {
     eprintln!("{images} images of {} calls", told.len() - made);
 }
 
-fn kind(told: &Told) -> &'static str {
+fn kind(told: &DiskCommand) -> &'static str {
     match told {
-        Told::Write { .. } => "a write",
-        Told::Length { .. } => "a length",
-        Told::Create { .. } => "a new file",
-        Told::Rename { .. } => "a new name",
-        Told::Remove { .. } => "a file removed",
-        Told::Folder { .. } => "a folder",
-        Told::Sync { .. } => "fsync",
-        Told::SyncFolder => "fsync of a folder",
+        DiskCommand::Write { .. } => "a write",
+        DiskCommand::Length { .. } => "a length",
+        DiskCommand::Create { .. } => "a new file",
+        DiskCommand::Rename { .. } => "a new name",
+        DiskCommand::Remove { .. } => "a file removed",
+        DiskCommand::Folder { .. } => "a folder",
+        DiskCommand::Sync { .. } => "fsync",
+        DiskCommand::SyncFolder => "fsync of a folder",
     }
 }
 

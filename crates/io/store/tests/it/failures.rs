@@ -13,7 +13,7 @@ use tapline_store::{
 use super::disk::Shim;
 use super::faults;
 use super::packets::{all, assert_keys_find_all, at_ms, find, interfaces, record};
-use super::recording::{LOST_OF, Recording, Told, settings};
+use super::recording::{LOST_OF, Recording, RecordingReport, settings};
 
 /// More segments than failures take out.
 const SEGMENTS: u64 = 24;
@@ -55,7 +55,7 @@ fn what_a_failing_disk_loses_is_counted() {
     assert!(lost > 0 && left > 0);
 }
 
-fn check(store: &Path, told: &Told, context: &str) {
+fn check(store: &Path, told: &RecordingReport, context: &str) {
     assert!(told.is_over && told.written + told.lost == told.handed, "{told:?}\n{context}");
     if told.recycled > 0 {
         return;

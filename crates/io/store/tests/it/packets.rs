@@ -73,7 +73,7 @@ pub(crate) fn record(
 }
 
 /// Result of a search.
-pub(crate) struct Found {
+pub(crate) struct SearchResult {
     /// Numbers of the packets, in their order.
     pub(crate) numbers: Vec<u64>,
     pub(crate) account: SearchAccount,
@@ -81,7 +81,7 @@ pub(crate) struct Found {
 
 /// Finds packets; each must be as it was recorded, and the account must balance.
 #[track_caller]
-pub(crate) fn find(store: &Path, window: Window, filter: &str) -> Found {
+pub(crate) fn find(store: &Path, window: Window, filter: &str) -> SearchResult {
     let options = Options::default();
     let program: Arc<dyn PacketFilter> = Arc::new(compile(filter, &options).expect("a filter"));
     let sieve: SearchFilter = Arc::new(move |_| Ok(Some(Arc::clone(&program))));
@@ -97,7 +97,7 @@ pub(crate) fn find(store: &Path, window: Window, filter: &str) -> Found {
     assert_eq!(faults, account.warnings("store"), "chunks whose checksum fits are whole");
     // Packets come in the order of time, and clocks may go back.
     numbers.sort_unstable();
-    Found { numbers, account }
+    SearchResult { numbers, account }
 }
 
 pub(crate) fn open(store: &Path, window: Window, question: Question, reading: StoreReading) -> StoreInput {

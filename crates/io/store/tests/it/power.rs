@@ -9,7 +9,7 @@ use tapline_packet::Packet;
 use tapline_store::{Catalog, Finding, Losses, Overload, Recorder, Window, verify};
 use tapline_testkit::random::Random;
 
-use super::disk::{Disk, Manner, Shim, Told, read_log};
+use super::disk::{Disk, DiskCommand, Manner, Shim, read_log};
 use super::faults;
 use super::packets::{PACKETS_OF_HOST, all, assert_keys_find_all, at_ms, find, interfaces, record};
 use super::recording::{FLUSH_NS, Recording, SYNC_NS, settings};
@@ -83,29 +83,31 @@ struct Promise {
 }
 
 impl Promise {
-    fn follow(&mut self, told: &Told) {
+    fn follow(&mut self, told: &DiskCommand) {
         match told {
-            Told::Write { file, offset, data } => {
+            DiskCommand::Write { file, offset, data } => {
                 let (whole, _) = self.files.entry(*file).or_default();
                 let (at, end) = (*offset as usize, *offset as usize + data.len());
                 whole.resize(whole.len().max(end), 0);
                 whole[at..end].copy_from_slice(data);
             }
-            Told::Length { file, len } => self.files.entry(*file).or_default().0.resize(*len as usize, 0),
-            Told::Rename { file, to, .. } => {
+            DiskCommand::Length { file, len } => {
+                self.files.entry(*file).or_default().0.resize(*len as usize, 0)
+            }
+            DiskCommand::Rename { file, to, .. } => {
                 self.synced.remove(file);
                 self.files.entry(*file).or_default().1 = segment(to);
             }
-            Told::Remove { file, .. } => {
+            DiskCommand::Remove { file, .. } => {
                 self.synced.remove(file);
                 self.files.remove(file);
             }
-            Told::Sync { file } => {
+            DiskCommand::Sync { file } => {
                 let chunks = self.of_file(*file);
                 let packets = chunks.into_iter().map(|chunk| (chunk.number, chunk.packets));
                 self.synced.insert(*file, packets.collect());
             }
-            Told::Create { .. } | Told::Folder { .. } | Told::SyncFolder => {}
+            DiskCommand::Create { .. } | DiskCommand::Folder { .. } | DiskCommand::SyncFolder => {}
         }
     }
 
@@ -135,7 +137,7 @@ fn segment(path: &Path) -> Option<u64> {
 }
 
 /// Records thrice: to the end, until a death, to the end; more than the store has room for.
-fn log_of_recordings(shim: &Shim, folder: &Path) -> Vec<Told> {
+fn log_of_recordings(shim: &Shim, folder: &Path) -> Vec<DiskCommand> {
     let (root, log) = (folder.join("root"), folder.join("log"));
     fs::create_dir(&root).unwrap();
     for (numbers, is_finished) in [(0..4000, true), (4000..12_000, false), (12_000..22_000, true)] {
@@ -279,7 +281,7 @@ fn chunks_are_synced_in_time() {
     let mut compared = 0;
     for told in &log {
         promise.follow(told);
-        let Told::Write { file, .. } = told else { continue };
+        let DiskCommand::Write { file, .. } = told else { continue };
         let chunks = promise.of_file(*file);
         let Some(newest) = chunks.iter().map(|chunk| chunk.closed_ns).max() else { continue };
         let synced = promise.synced.get(file);

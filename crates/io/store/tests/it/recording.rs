@@ -57,7 +57,7 @@ pub(crate) struct Recording {
 
 /// Last report of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct RecordingReport {
     pub(crate) handed: u64,
     pub(crate) written: u64,
     pub(crate) lost: u64,
@@ -110,16 +110,23 @@ impl Recording {
     }
 
     /// The last report.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn told(&self) -> RecordingReport {
         let text = fs::read_to_string(&self.progress).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
-        let Some(line) = whole.lines().last() else { return Told::default() };
+        let Some(line) = whole.lines().last() else { return RecordingReport::default() };
         let numbers: Vec<u64> =
             line.split(' ').map(|number| number.parse().expect("lines are written at once")).collect();
         let &[handed, written, lost, recycled, newest, oldest, flows, over] = &numbers[..] else {
             panic!("{line}")
         };
-        Told { handed, written, lost, recycled, overload: [newest, oldest, flows], is_over: over == 1 }
+        RecordingReport {
+            handed,
+            written,
+            lost,
+            recycled,
+            overload: [newest, oldest, flows],
+            is_over: over == 1,
+        }
     }
 }
 

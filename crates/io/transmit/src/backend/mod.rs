@@ -103,24 +103,26 @@ pub struct SkippedBackend {
 
 /// An open way.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum OpenBackend {
     Packet(FrameSocket),
     Xdp(Box<XdpSender>, Limit),
     Live(Box<LiveFrames>, Limit),
 }
 
-impl Way {
+impl OpenBackend {
     /// Opens what is wanted. Gives also what was passed over.
     pub(super) fn open(
         permit: &SendPermit,
         choice: BackendChoice,
         segments: bool,
-    ) -> Result<(Way, Vec<SkippedBackend>), TransmitError> {
+    ) -> Result<(OpenBackend, Vec<SkippedBackend>), TransmitError> {
         let mut passed = Vec::new();
         let wanted = match choice {
-            BackendChoice::This(Backend::Packet) => return Ok((Way::packet(permit, segments)?, passed)),
+            BackendChoice::This(Backend::Packet) => {
+                return Ok((OpenBackend::packet(permit, segments)?, passed));
+            }
             BackendChoice::This(backend) => {
-                return match Way::fast(permit, backend, segments) {
+                return match OpenBackend::fast(permit, backend, segments) {
                     Ok(way) => Ok((way, passed)),
                     Err(reason) => Err(TransmitError::no_backend(permit.name(), backend, reason)),
                 };
@@ -135,15 +137,15 @@ impl Way {
         };
         for &backend in wanted {
             let is_fit = Limit::of(permit).holds_all(backend).and_then(|()| passes_no_discipline(permit));
-            match is_fit.and_then(|()| Way::fast(permit, backend, segments)) {
+            match is_fit.and_then(|()| OpenBackend::fast(permit, backend, segments)) {
                 Ok(way) => return Ok((way, passed)),
                 Err(reason) => passed.push(SkippedBackend { backend, reason }),
             }
         }
-        Ok((Way::packet(permit, segments)?, passed))
+        Ok((OpenBackend::packet(permit, segments)?, passed))
     }
 
-    fn packet(permit: &SendPermit, segments: bool) -> Result<Way, TransmitError> {
+    fn packet(permit: &SendPermit, segments: bool) -> Result<OpenBackend, TransmitError> {
         let fail = |source: SyscallError| TransmitError::of_call(permit.name(), source);
         let if_index = permit.if_index();
         let socket = permit.run(|| FrameSocket::open(if_index)).and_then(|opened| opened).map_err(fail)?;
@@ -152,11 +154,11 @@ impl Way {
         if segments {
             socket.set_vnet_header(true).map_err(fail)?;
         }
-        Ok(Way::Packet(socket))
+        Ok(OpenBackend::Packet(socket))
     }
 
     /// The other ways, or why not.
-    fn fast(permit: &SendPermit, backend: Backend, segments: bool) -> Result<Way, String> {
+    fn fast(permit: &SendPermit, backend: Backend, segments: bool) -> Result<OpenBackend, String> {
         if segments {
             return Err("it cannot cut what is left to be segmented".to_owned());
         }
@@ -164,7 +166,7 @@ impl Way {
         match backend {
             Backend::Live => {
                 let live = permit.run(|| open_live(permit, limit)).map_err(|error| error.to_string())??;
-                Ok(Way::Live(Box::new(live), limit))
+                Ok(OpenBackend::Live(Box::new(live), limit))
             }
             _ => {
                 let opened = permit.run(|| XdpSender::open(permit.if_index(), limit));
@@ -175,24 +177,24 @@ impl Way {
                     ),
                     _ => error.to_string(),
                 })?;
-                Ok(Way::Xdp(Box::new(sender), limit))
+                Ok(OpenBackend::Xdp(Box::new(sender), limit))
             }
         }
     }
 
     pub(super) fn backend(&self) -> Backend {
         match self {
-            Way::Packet(_) => Backend::Packet,
-            Way::Xdp(..) => Backend::Xdp,
-            Way::Live(..) => Backend::Live,
+            OpenBackend::Packet(_) => Backend::Packet,
+            OpenBackend::Xdp(..) => Backend::Xdp,
+            OpenBackend::Live(..) => Backend::Live,
         }
     }
 
     /// A remark about how it works here.
     pub(super) fn remark(&self) -> Option<&'static str> {
         match self {
-            Way::Xdp(sender, _) if sender.is_zero_copy() => Some("zero copy"),
-            Way::Xdp(..) => Some("copy mode"),
+            OpenBackend::Xdp(sender, _) if sender.is_zero_copy() => Some("zero copy"),
+            OpenBackend::Xdp(..) => Some("copy mode"),
             _ => None,
         }
     }
@@ -206,9 +208,9 @@ impl Way {
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
     ) -> Result<usize, SyscallError> {
         match self {
-            Way::Packet(socket) => socket.send(frames.take(FRAMES_PER_CALL)),
-            Way::Xdp(sender, limit) => limit.guard(frames, |frames| sender.send(frames)),
-            Way::Live(live, limit) => limit.guard(frames, |frames| live.send(frames)),
+            OpenBackend::Packet(socket) => socket.send(frames.take(FRAMES_PER_CALL)),
+            OpenBackend::Xdp(sender, limit) => limit.guard(frames, |frames| sender.send(frames)),
+            OpenBackend::Live(live, limit) => limit.guard(frames, |frames| live.send(frames)),
         }
     }
 
@@ -220,7 +222,7 @@ impl Way {
         handed: &mut Vec<SubmittedFrames>,
     ) -> Result<(), SyscallError> {
         match self {
-            Way::Live(live, limit) => limit.guard(frames, |frames| {
+            OpenBackend::Live(live, limit) => limit.guard(frames, |frames| {
                 handed.extend_from_slice(live.flood(frames)?);
                 Ok(())
             }),
@@ -231,7 +233,7 @@ impl Way {
     /// Waits a little for room, after `errno` said that there is none.
     pub(super) fn wait_for_room(&self, is_full_socket: bool, most: Duration) -> io::Result<()> {
         match self {
-            Way::Packet(socket) if is_full_socket => {
+            OpenBackend::Packet(socket) if is_full_socket => {
                 socket.wait_for_room(most).map(drop).map_err(|error| error.source)
             }
             _ => {
@@ -245,7 +247,7 @@ impl Way {
     /// their bytes, and why: an error number, or 0.
     pub(super) fn finish(&mut self, timeout: Duration) -> (u64, u64, i32) {
         match self {
-            Way::Xdp(sender, _) => sender.finish(timeout),
+            OpenBackend::Xdp(sender, _) => sender.finish(timeout),
             _ => (0, 0, 0),
         }
     }
@@ -253,7 +255,7 @@ impl Way {
     /// Frames that the driver counts as dropped, and that were counted here as not taken.
     pub(super) fn dropped_and_told(&self) -> u64 {
         match self {
-            Way::Live(live, _) => live.dropped(),
+            OpenBackend::Live(live, _) => live.dropped(),
             _ => 0,
         }
     }

@@ -32,7 +32,7 @@ const AHEAD: usize = 64;
 pub type Reopen = Box<dyn FnMut() -> Result<Box<dyn Source>, Error> + Send>;
 
 /// A source to be sent.
-pub struct Opened {
+pub struct ReplaySource {
     /// Packets of the first pass.
     pub source: Box<dyn Source>,
     /// Opens it again.
@@ -93,7 +93,7 @@ impl Replay {
     /// # Errors
     /// The thread cannot be made.
     pub fn start(
-        opened: Opened,
+        opened: ReplaySource,
         settings: ReplaySettings,
         is_stopped: impl Fn() -> bool + Send + 'static,
     ) -> io::Result<Replay> {

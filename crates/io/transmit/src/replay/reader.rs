@@ -13,7 +13,7 @@ use tapline_packet::{BATCH_MAX, Batch, Direction, Interface, Packet, Record};
 use tapline_source::{Advance, Error};
 
 use super::timeline::Timeline;
-use super::{Opened, ReplayRead, ReplaySettings, Stopped};
+use super::{ReplayRead, ReplaySettings, ReplaySource, Stopped};
 use crate::rewrite::Rewrite;
 
 /// The longest wait for the source between two looks at the order to stop.
@@ -49,7 +49,7 @@ type HandOver<'a> = dyn FnMut(Prepared) -> bool + 'a;
 
 /// Reads the source, pass after pass.
 pub(super) struct Reader {
-    opened: Opened,
+    opened: ReplaySource,
     rewrite: Rewrite,
     timeline: Timeline,
     is_stopped: Stopped,
@@ -62,7 +62,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(opened: Opened, settings: ReplaySettings, is_stopped: Stopped) -> Reader {
+    pub(super) fn new(opened: ReplaySource, settings: ReplaySettings, is_stopped: Stopped) -> Reader {
         Reader {
             opened,
             rewrite: settings.rewrite,

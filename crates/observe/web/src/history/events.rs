@@ -9,7 +9,7 @@
 //! types or longer ones are not read.
 
 use rusqlite::{Connection, Row, Rows, Transaction, TransactionBehavior, params};
-use tapline_pages::{RecorderTable, Told, WatchEvent};
+use tapline_pages::{EventLine, RecorderTable, WatchEvent};
 
 use super::{AHEAD_MAX_NS, History, HistoryLimits};
 use crate::error::Error;
@@ -69,9 +69,10 @@ impl History {
     /// # Errors
     /// [`Error::History`]: nothing was added, or all was added and the oldest could not be taken away. The same,
     /// added again, is there once.
-    pub(crate) fn add_told(&mut self, told: &[Told], now_ns: u64) -> Result<u64, Error> {
+    pub(crate) fn add_told(&mut self, told: &[EventLine], now_ns: u64) -> Result<u64, Error> {
         let last_ns = i64::try_from(now_ns.saturating_add(AHEAD_MAX_NS)).unwrap_or(i64::MAX);
-        let (fitting, future): (Vec<&Told>, Vec<&Told>) = told.iter().partition(|one| time(one) <= last_ns);
+        let (fitting, future): (Vec<&EventLine>, Vec<&EventLine>) =
+            told.iter().partition(|one| time(one) <= last_ns);
         let written = self.bound_log().and_then(|()| write(&self.connection, &fitting));
         let bytes = written.map_err(Error::history(&self.path))?;
         self.told_added.0 += fitting.len();
@@ -102,21 +103,21 @@ impl History {
 }
 
 /// The time by which one is kept.
-fn time(told: &Told) -> i64 {
+fn time(told: &EventLine) -> i64 {
     match told {
-        Told::Event(event) => event.time_ns,
-        Told::Table(table) => table.to_ns,
+        EventLine::Event(event) => event.time_ns,
+        EventLine::Table(table) => table.to_ns,
     }
 }
 
 /// Writes rows; how many bytes of texts these have.
-fn write(connection: &Connection, told: &[&Told]) -> rusqlite::Result<usize> {
+fn write(connection: &Connection, told: &[&EventLine]) -> rusqlite::Result<usize> {
     let transaction = Transaction::new_unchecked(connection, TransactionBehavior::Immediate)?;
     let mut bytes = 0;
     for one in told {
         bytes += match one {
-            Told::Event(event) => write_event(&transaction, event)?,
-            Told::Table(table) => write_table(&transaction, table)?,
+            EventLine::Event(event) => write_event(&transaction, event)?,
+            EventLine::Table(table) => write_table(&transaction, table)?,
         };
     }
     transaction.commit()?;
@@ -263,8 +264,8 @@ mod tests {
         }
     }
 
-    fn add(history: &mut History, told: impl IntoIterator<Item = Told>) -> u64 {
-        let told: Vec<Told> = told.into_iter().collect();
+    fn add(history: &mut History, told: impl IntoIterator<Item = EventLine>) -> u64 {
+        let told: Vec<EventLine> = told.into_iter().collect();
         history.add_told(&told, NOW as u64).expect("it is written")
     }
 
@@ -281,8 +282,8 @@ mod tests {
     fn a_window_has_its_begin_and_not_its_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut history = opened(folder.path(), HistoryLimits::default());
-        add(&mut history, [10, 20, 30].map(|at| Told::Event(event(at))));
-        add(&mut history, [10, 20, 30].map(|at| Told::Table(table(at - 10, at, 1))));
+        add(&mut history, [10, 20, 30].map(|at| EventLine::Event(event(at))));
+        add(&mut history, [10, 20, 30].map(|at| EventLine::Table(table(at - 10, at, 1))));
         let between = |from, to, most| times(&history.told_between(from, to, most).expect("an answer"));
         assert_eq!(between(10, 30, (9, 9)), (vec![20, 10], vec![30, 20]), "of periods the end counts");
         assert_eq!(between(11, 31, (9, 9)), (vec![30, 20], vec![30, 20]));
@@ -295,7 +296,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let mut history = opened(folder.path(), HistoryLimits::default());
         for to_ns in [10, 20] {
-            add(&mut history, [Told::Event(event(5)), Told::Table(table(0, to_ns, 1))]);
+            add(&mut history, [EventLine::Event(event(5)), EventLine::Table(table(0, to_ns, 1))]);
         }
         let told = history.told_between(0, 100, (9, 9)).expect("an answer");
         assert_eq!(told, (vec![event(5)], vec![table(0, 20, 1)]), "the period went on");
@@ -328,9 +329,9 @@ mod tests {
         let limits = HistoryLimits { bytes: 8_000_000, ..HistoryLimits::default() };
         let mut history = opened(folder.path(), limits);
         let part = (limits.bytes / SHARE) as i64;
-        add(&mut history, (0..500).map(|at| Told::Event(event(at))));
+        add(&mut history, (0..500).map(|at| EventLine::Event(event(at))));
         for at in (0..200).step_by(10) {
-            add(&mut history, (at..at + 10).map(|at| Told::Table(table(at, at + 1, 20_000))));
+            add(&mut history, (at..at + 10).map(|at| EventLine::Table(table(at, at + 1, 20_000))));
             let bytes = number(&history, EVENTS_LEN) + number(&history, TABLES_LEN);
             assert!(bytes <= part, "{bytes} bytes after {at}");
         }
@@ -339,7 +340,7 @@ mod tests {
         assert!((20..50).contains(&tables.len()), "{} tables", tables.len());
         // Events that are most of it go likewise.
         for at in (1000..21_000).step_by(1000) {
-            add(&mut history, (at..at + 1000).map(|at| Told::Event(event(at))));
+            add(&mut history, (at..at + 1000).map(|at| EventLine::Event(event(at))));
         }
         let (events, tables) = times(&history.told_between(0, 99_999, (99_999, 1000)).expect("an answer"));
         assert!((1000..16_000).contains(&events.len()), "{} events", events.len());
@@ -372,7 +373,7 @@ mod tests {
             &mut history,
             [NOW, ahead, ahead + 1, i64::MAX - 1]
                 .into_iter()
-                .flat_map(|at| [Told::Event(event(at)), Told::Table(table(at - 1, at, 1))]),
+                .flat_map(|at| [EventLine::Event(event(at)), EventLine::Table(table(at - 1, at, 1))]),
         );
         assert_eq!(left_out, 4);
         let told = history.told_between(0, i64::MAX, (9, 9)).expect("an answer");
@@ -386,7 +387,7 @@ mod tests {
         history.connection.execute_batch("DROP TABLE event; DROP TABLE recorded;").expect("they go");
         drop(history);
         let mut history = opened(folder.path(), HistoryLimits::default());
-        add(&mut history, [Told::Event(event(5)), Told::Table(table(0, 5, 1))]);
+        add(&mut history, [EventLine::Event(event(5)), EventLine::Table(table(0, 5, 1))]);
         drop(history);
         let history = History::open_to_read(&folder.path().join("history.sqlite")).expect("it is there");
         let told = history.told_between(0, 9, (9, 9)).expect("an answer");
@@ -407,7 +408,7 @@ mod tests {
                 ('f', 1, 5, 'top', '[]', '[[7]]'), ('g', 1, 5, 'top', '[]', 'no JSON'), ('h', 1, 5, 'top', x'00', '[]'),
                 ('i', 1, 5, 'top', '[]', '[[]' || replace(hex(zeroblob(1000)), '00', ',[]') || ']');";
         history.connection.execute_batch(wrong).expect("rows");
-        add(&mut history, [Told::Event(event(5)), Told::Table(table(0, 5, 1))]);
+        add(&mut history, [EventLine::Event(event(5)), EventLine::Table(table(0, 5, 1))]);
         let told = history.told_between(i64::MIN, i64::MAX, (99, 99)).expect("an answer");
         assert_eq!(told, (vec![event(5)], vec![table(0, 5, 1)]));
     }

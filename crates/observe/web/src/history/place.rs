@@ -25,7 +25,7 @@ const MEND: &str = "name another file (--history FILE), keep none (--no-history)
 
 /// A file that this process alone writes as long as the lock is open.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct LockedFile {
     /// The file without links on the way to it.
     pub(super) path: PathBuf,
     pub(super) lock: File,
@@ -35,7 +35,7 @@ pub(super) struct Place {
 ///
 /// # Errors
 /// [`Error::HistoryFile`], [`Error::HistoryHeld`].
-pub(super) fn take(path: &Path) -> Result<Place, Error> {
+pub(super) fn take(path: &Path) -> Result<LockedFile, Error> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: io::Error| useless(path, &format!("{what}: {error}"))
@@ -53,7 +53,7 @@ pub(super) fn take(path: &Path) -> Result<Place, Error> {
     // Addresses and names: for the user alone, whatever the umask. SQLite gives the mode to the files beside it.
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed("cannot be made")(error)),
-        _ => Ok(Place { path, lock }),
+        _ => Ok(LockedFile { path, lock }),
     }
 }
 

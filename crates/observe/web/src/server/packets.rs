@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::answers::{Routed, headed, json_answer};
-use super::{Place, STALL_MAX, Shared};
+use super::{BoundedSlot, STALL_MAX, Shared};
 use crate::body::Answer;
 use crate::packets::{PacketAnswer, PacketRequest, PacketSource};
 use crate::query::Query;
@@ -43,7 +43,7 @@ pub(super) async fn packets(
             "no packets can be had: give --packets tap:NAME or --packets store:DIRECTORY".to_owned(),
         ));
     };
-    let Some(place) = Place::take(shared, |shared| &shared.fetches, FETCHES_MAX) else {
+    let Some(place) = BoundedSlot::take(shared, |shared| &shared.fetches, FETCHES_MAX) else {
         return Err((503, format!("{FETCHES_MAX} others ask for packets just now: try again")));
     };
     let is_file = path.ends_with(".pcapng");

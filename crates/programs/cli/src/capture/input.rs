@@ -18,8 +18,8 @@ use tapline_store::StoreName;
 use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
-use crate::live::{self, Live, Way, link_type_text};
-use crate::stored::{self, Asked};
+use crate::live::{self, CaptureBackend, Live, link_type_text};
+use crate::stored::{self, StoreSearch};
 use crate::topics;
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -28,7 +28,7 @@ pub(super) struct Input {
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
     /// The search of a store.
-    pub(super) search: Option<Asked>,
+    pub(super) search: Option<StoreSearch>,
     /// Whether interfaces may follow that are not known yet: later blocks of a pcapng file describe them.
     pub(super) may_grow: bool,
     /// Blocks without packets in the files, for a copy of them.
@@ -172,10 +172,10 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     })
 }
 
-fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, Way)> {
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketSettings, CaptureBackend)> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
-    let way = Way::of(names.iter().copied())?;
+    let way = CaptureBackend::of(names.iter().copied())?;
     let taken = way.clone();
     let cooked = cooked_link_type(args);
     // The filter is for packets as outputs get them, and the XDP program would take what it does not refuse.

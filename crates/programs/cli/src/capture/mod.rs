@@ -42,7 +42,7 @@ use crate::report;
 use crate::session::{clocks, stop_after, title};
 use crate::signals::{self, CaughtSignals};
 use crate::store;
-use crate::stored::{self, Asked, UnfitLinkTypes};
+use crate::stored::{self, StoreSearch, UnfitLinkTypes};
 use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
@@ -300,7 +300,12 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput
 }
 
 /// Prints the account and says how the command ended.
-fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Asked>) -> Result<ExitCode> {
+fn conclude(
+    args: &CaptureArgs,
+    outcome: Outcome,
+    run: &Run,
+    search: Option<&StoreSearch>,
+) -> Result<ExitCode> {
     let (program, control) = (run.program.as_deref(), &run.control);
     let unfit = run.filtering.unfit();
     let Outcome { account, ended, marks } = outcome;
@@ -343,7 +348,8 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, run: &Run, search: Option<&Ask
         tell_account(args, &account, (search, &notes), unfit, failure);
     }
     let code = args.report.code(code, &strict::losses_of(&account));
-    let is_whole = !search.is_some_and(Asked::is_answered_in_part) && !is_answer_in_part(args, &account);
+    let is_whole =
+        !search.is_some_and(StoreSearch::is_answered_in_part) && !is_answer_in_part(args, &account);
     let is_part = code == ExitCode::SUCCESS && !is_whole;
     told.map(|()| if is_part { ExitCode::from(INCOMPLETE) } else { code })
 }
@@ -409,7 +415,7 @@ fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
 }
 
 /// Shows what a search passed over and read, where that was asked for.
-fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
+fn tell_search(args: &CaptureArgs, search: Option<&StoreSearch>) {
     let Some(search) = search.filter(|_| args.explain_search) else { return };
     let account = search.report.get();
     let _ = match args.json {
@@ -423,7 +429,7 @@ fn tell_search(args: &CaptureArgs, search: Option<&Asked>) {
 fn tell_account(
     args: &CaptureArgs,
     account: &GraphAccount,
-    (search, notes): (Option<&Asked>, &[String]),
+    (search, notes): (Option<&StoreSearch>, &[String]),
     unfit: &UnfitLinkTypes,
     failure: Option<String>,
 ) {

@@ -14,10 +14,10 @@ pub(super) struct Watcher {
     has_progress: bool,
     json: bool,
     stats_ns: Option<i64>,
-    state: Mutex<State>,
+    state: Mutex<WatcherState>,
 }
 
-struct State {
+struct WatcherState {
     /// The newest account of each worker.
     accounts: Vec<GraphAccount>,
     /// By the steady clock, as all times here.
@@ -35,7 +35,7 @@ impl Watcher {
             has_progress: args.progress || quiet_terminal,
             json: args.json,
             stats_ns: args.stats.map(|interval| i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)),
-            state: Mutex::new(State {
+            state: Mutex::new(WatcherState {
                 accounts: vec![GraphAccount::default(); workers],
                 started_ns: None,
                 last_stats_ns: None,
@@ -63,7 +63,7 @@ impl Watcher {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear_line();
     }
 
-    fn report(&self, state: &mut State, watch: &RunReport<'_>) {
+    fn report(&self, state: &mut WatcherState, watch: &RunReport<'_>) {
         let now_ns = watch.steady_ns;
         let started_ns = *state.started_ns.get_or_insert(now_ns);
         let last_ns = state.last_stats_ns.unwrap_or(started_ns);
@@ -85,7 +85,7 @@ impl Watcher {
     }
 }
 
-impl State {
+impl WatcherState {
     fn sum(&self) -> GraphAccount {
         let mut sum = GraphAccount::default();
         for account in &self.accounts {

@@ -56,7 +56,8 @@ impl Page {
         page.control("TH", [title.as_str(), self.section, "", &format!("tapline {version}"), "Tapline"]);
         page.control("SH", ["NAME"]);
         page.text([roman(format!("{} - {}", self.name, self.about))]);
-        let mut writer = Writer { page, is_wanted: false, inlines: Vec::new(), state: State::default() };
+        let mut writer =
+            Writer { page, is_wanted: false, inlines: Vec::new(), state: ParserState::default() };
         Parser::new_ext(self.text, Options::ENABLE_TABLES)
             .for_each(|event| writer.event(event, self.sections));
         writer.flush();
@@ -69,7 +70,7 @@ impl Page {
 
 /// Where the parser is.
 #[derive(Default)]
-struct State {
+struct ParserState {
     heading: Option<HeadingLevel>,
     is_code: bool,
     is_bold: bool,
@@ -87,7 +88,7 @@ struct Writer {
     /// Whether the section is one of those that the page has.
     is_wanted: bool,
     inlines: Vec<Inline>,
-    state: State,
+    state: ParserState,
 }
 
 impl Writer {

@@ -10,7 +10,7 @@ use tapline_file::{FileInput, MergeOrder};
 use tapline_graph::Control;
 use tapline_source::{Error, Source};
 use tapline_store::StoreName;
-use tapline_transmit::replay::{Opened, Reopen};
+use tapline_transmit::replay::{Reopen, ReplaySource};
 
 use super::ReplayArgs;
 use crate::args::{LanguageArgs, SNAP_LEN};
@@ -21,7 +21,7 @@ use crate::{files, stored, stream};
 
 /// An opened input, with a line about each part.
 pub(super) struct Input {
-    pub(super) opened: Opened,
+    pub(super) opened: ReplaySource,
     pub(super) announcements: Vec<String>,
     /// Link types of a store that cannot have the filter.
     pub(super) unfit: Arc<UnfitLinkTypes>,
@@ -57,7 +57,7 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
         Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given)))
     });
     let source = Box::new(FileInput::new(sources, MergeOrder::Given));
-    Ok(Input { opened: Opened { source, reopen }, announcements, unfit: Arc::default() })
+    Ok(Input { opened: ReplaySource { source, reopen }, announcements, unfit: Arc::default() })
 }
 
 /// A file that can be read once more.
@@ -86,5 +86,5 @@ fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
     let source = search()?;
     let reopen: Reopen =
         Box::new(move || search().map_err(|error| Error::source("the store", format!("{error:#}"))));
-    Ok(Input { opened: Opened { source, reopen }, announcements, unfit })
+    Ok(Input { opened: ReplaySource { source, reopen }, announcements, unfit })
 }

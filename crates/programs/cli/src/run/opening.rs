@@ -33,7 +33,7 @@ use super::sending;
 use super::settings::RunSettings;
 use crate::args::FormatArg;
 use crate::compiler::{Compiler, fits_any};
-use crate::live::{self, TapArgs, Way, XdpArgs};
+use crate::live::{self, CaptureBackend, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
 use crate::{clock_error, files, output, privileges, store, topics};
@@ -188,7 +188,7 @@ fn device(
     if let Some(topic) = topics::named(Path::new(name))? {
         return read_topic(&topic, plan, workers);
     }
-    let way = Way::of([name])?;
+    let way = CaptureBackend::of([name])?;
     let taken = way.clone();
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);

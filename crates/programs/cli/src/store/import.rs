@@ -69,7 +69,7 @@ pub(crate) struct ImportArgs {
 }
 
 /// A file as the first reading found it.
-struct Found {
+struct ImportFile {
     path: PathBuf,
     packets: u64,
     /// Bytes that its packets take in a store at most.
@@ -220,9 +220,9 @@ fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
 
 /// Reads a file to learn its size in a store. Its interfaces join those of the files before that have the same
 /// description.
-fn look(path: &Path, described: &mut Descriptions) -> Result<Found, tapline_file::Error> {
+fn look(path: &Path, described: &mut Descriptions) -> Result<ImportFile, tapline_file::Error> {
     let mut source = FileSource::open(path)?;
-    let mut found = Found {
+    let mut found = ImportFile {
         path: path.to_owned(),
         packets: 0,
         room: 0,
@@ -313,7 +313,7 @@ fn segment_len(room: u64, longest: u64) -> u64 {
 }
 
 /// Opens the store with room for all packets, in addition to those that it has.
-fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<Recorder> {
+fn open(args: &ImportArgs, found: &[ImportFile], interfaces: &[Interface]) -> Result<Recorder> {
     let room: u64 = found.iter().map(|file| file.room).sum();
     let longest = found.iter().map(|file| file.longest).max().unwrap_or(0);
     let (segment_len, there) = match Catalog::open(&args.store) {
@@ -341,7 +341,7 @@ fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<
 
 /// Copies the packets of a file; gives how many it had.
 fn copy(
-    file: &Found,
+    file: &ImportFile,
     recorder: &mut Recorder,
     interfaces: &[Interface],
     tell: &mut dyn FnMut(u64),

@@ -10,7 +10,7 @@ use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 use tapline_store::moments::shown;
 use tapline_store::{
-    Catalog, Finding, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Way, Window, gap_lines,
+    Catalog, Finding, OpenKeys, RecordingEntry, Rest, SegmentEntry, Standing, Verified, Window, gap_lines,
 };
 use tapline_sys::sandbox::AllowedAccess;
 
@@ -218,15 +218,15 @@ fn recordings_text(catalog: &Catalog) -> String {
 
 /// Keys that the budget of an index dropped, and in how many slots.
 fn given_up(standing: &Standing) -> String {
-    let of = |way: Way, name: &str| match standing.open[way as usize] {
+    let of = |way: OpenKeys, name: &str| match standing.open[way as usize] {
         0 => None,
         slots => Some(format!("{name} in {} of {} slots", grouped(slots), grouped(standing.slots))),
     };
     let ways = [
-        of(Way::Flows, "flows and pairs"),
-        of(Way::Ports, "high ports"),
-        of(Way::Addresses, "addresses but not networks"),
-        of(Way::All, "some facts"),
+        of(OpenKeys::Flows, "flows and pairs"),
+        of(OpenKeys::Ports, "high ports"),
+        of(OpenKeys::Addresses, "addresses but not networks"),
+        of(OpenKeys::All, "some facts"),
     ];
     let told: Vec<String> = ways.into_iter().flatten().collect();
     if told.is_empty() { String::new() } else { format!("  not in the index: {}", told.join(", ")) }
@@ -257,10 +257,10 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
                 "overload_flows": standing.overload[2],
                 "erased_chunks": standing.erased,
                 "slots": standing.slots,
-                "slots_without_some_facts": standing.open[Way::All as usize],
-                "slots_without_flows": standing.open[Way::Flows as usize],
-                "slots_without_high_ports": standing.open[Way::Ports as usize],
-                "slots_without_addresses": standing.open[Way::Addresses as usize],
+                "slots_without_some_facts": standing.open[OpenKeys::All as usize],
+                "slots_without_flows": standing.open[OpenKeys::Flows as usize],
+                "slots_without_high_ports": standing.open[OpenKeys::Ports as usize],
+                "slots_without_addresses": standing.open[OpenKeys::Addresses as usize],
             })
         };
         json!({

@@ -9,7 +9,7 @@ use tapline_store::{Catalog, RecordingGap, SearchReport, Window};
 use super::search_json;
 
 /// A search that was begun.
-pub(crate) struct Asked {
+pub(crate) struct StoreSearch {
     pub(super) catalog: Arc<Catalog>,
     pub(super) window: Window,
     /// Whether the search follows the recording.
@@ -18,7 +18,7 @@ pub(crate) struct Asked {
     pub(crate) report: SearchReport,
 }
 
-impl Asked {
+impl StoreSearch {
     /// Whether packets may be missing because chunks or segments could not be read.
     pub(crate) fn is_answered_in_part(&self) -> bool {
         self.report.get().unread() > 0

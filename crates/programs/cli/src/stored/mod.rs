@@ -25,7 +25,7 @@ use tapline_store::{
 use tapline_syntax::units;
 use tapline_sys::open_files;
 
-pub(crate) use self::answer::{Asked, gap_json};
+pub(crate) use self::answer::{StoreSearch, gap_json};
 pub(crate) use self::report::{search_json, search_text};
 pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;
@@ -152,7 +152,7 @@ pub(crate) fn open(
     language: LanguageArgs,
     compile: CompileFilter,
     unfit: &Arc<UnfitLinkTypes>,
-) -> Result<(StoreInput, Asked)> {
+) -> Result<(StoreInput, StoreSearch)> {
     let options =
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
     let of_names = past.name.iter().map(NameFilter::question).reduce(Question::or);
@@ -172,7 +172,7 @@ pub(crate) fn open(
     let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
     let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
     let report = input.report();
-    Ok((input, Asked { catalog, window, follows, report }))
+    Ok((input, StoreSearch { catalog, window, follows, report }))
 }
 
 /// As [`open`], with the filter compiled by `compiler`.

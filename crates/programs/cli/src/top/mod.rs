@@ -38,7 +38,7 @@ use draw::Room;
 use past::Past;
 use reading::{Readings, Report};
 use screen::Screen;
-use state::{Place, State};
+use state::{DisplayState, PageView};
 use watching::{Events, Watch};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -138,14 +138,14 @@ fn show(args: &TopArgs) -> Result<ExitCode> {
     if let Some(pid) = args.pid.filter(|_| first.processes.is_empty()) {
         bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
     }
-    let place = Place { page: Page::default(), host: args.host, filter: args.filter.clone() };
+    let place = PageView { page: Page::default(), host: args.host, filter: args.filter.clone() };
     let events = args.events.as_deref().map(crate::view::open_events).transpose()?;
     if events.is_none() && args.page.as_deref() == Some("events") {
         bail!("events are read from a file: tapline watch --events FILE --json, then top --events FILE");
     }
     // A part of a second is a second of the view.
     let window = args.window.as_secs().saturating_add(u64::from(args.window.subsec_nanos() > 0));
-    let state = State::new(place, window, events.is_some());
+    let state = DisplayState::new(place, window, events.is_some());
     let past = Past::new(args.history.as_deref());
     confine(args, &past);
     let mut watch = Watch::new(state, args.pid, readings, first, past);
@@ -194,7 +194,7 @@ fn others(report: &Report) -> String {
 
 /// Output of `--json`: the stages, and the answer that a browser would get.
 #[derive(Serialize)]
-struct Told<'a> {
+struct JsonOutput<'a> {
     #[serde(flatten)]
     report: &'a Report,
     /// The page; `None` where no meter writes a view.
@@ -212,7 +212,7 @@ fn tell(args: &TopArgs, watch: &mut Watch) -> Result<()> {
         let past = watch.ask_past().transpose().map_err(|reason| anyhow!(reason))?;
         let view = watch.has_view().then(|| watch.answer());
         let watched = watch.events();
-        serde_json::to_string(&Told { report: &watch.report, view, past, watched })?
+        serde_json::to_string(&JsonOutput { report: &watch.report, view, past, watched })?
     } else if watch.state.place.page == Page::Costs {
         table::text(&watch.report, usize::MAX)
     } else {

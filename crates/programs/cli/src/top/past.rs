@@ -15,11 +15,11 @@ pub(super) struct Past {
     path: Option<PathBuf>,
     #[cfg(feature = "view")]
     open: Option<tapline_web::History>,
-    last: Option<Asked>,
+    last: Option<CachedAnswer>,
 }
 
 /// An answer stays for the minute in which it was given.
-struct Asked {
+struct CachedAnswer {
     question: (Vec<Dimension>, u64, u64),
     answer: Result<Vec<PastWindow>, String>,
 }
@@ -53,7 +53,7 @@ impl Past {
             return last.answer.clone();
         }
         let answer = self.read(dimensions, (from, to));
-        self.last = Some(Asked { question, answer: answer.clone() });
+        self.last = Some(CachedAnswer { question, answer: answer.clone() });
         answer
     }
 

@@ -78,7 +78,7 @@ pub(super) enum Effect {
 
 /// A page with its host and filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PageView {
     pub(super) page: Page,
     pub(super) host: Option<IpAddr>,
     /// The filter line that holds.
@@ -87,9 +87,9 @@ pub(super) struct Place {
 
 /// State of the display, apart from the meter's data.
 #[derive(Clone, Debug)]
-pub(super) struct State {
-    pub(super) place: Place,
-    back: Vec<Place>,
+pub(super) struct DisplayState {
+    pub(super) place: PageView,
+    back: Vec<PageView>,
     /// The window in seconds; beyond a minute it is asked of the history.
     pub(super) window: u64,
     /// The window of the page of history.
@@ -110,10 +110,10 @@ pub(super) struct State {
     pub(super) has_events: bool,
 }
 
-impl State {
+impl DisplayState {
     /// At a page, with a live window in seconds.
-    pub(super) fn new(place: Place, window: u64, has_events: bool) -> State {
-        State {
+    pub(super) fn new(place: PageView, window: u64, has_events: bool) -> DisplayState {
+        DisplayState {
             place,
             back: Vec::new(),
             window,
@@ -162,7 +162,7 @@ impl State {
             Key::Letter(digit @ '0'..='9') => {
                 let page = self.pages().find(|(key, _)| *key == digit);
                 if let Some((_, page)) = page {
-                    self.go(Place { page, host: None, filter: self.place.filter.clone() });
+                    self.go(PageView { page, host: None, filter: self.place.filter.clone() });
                 }
             }
             Key::Letter('/') => self.typed = Some(self.place.filter.clone()),
@@ -199,7 +199,7 @@ impl State {
                 Ok(_) => {
                     let filter = typed.trim().to_owned();
                     (self.typed, self.refusal) = (None, String::new());
-                    self.go(Place { filter, ..self.place.clone() });
+                    self.go(PageView { filter, ..self.place.clone() });
                 }
                 Err(refusal) => self.refusal = refusal,
             },
@@ -208,7 +208,7 @@ impl State {
     }
 
     /// Goes to a place, from which [`go_back`](Self::go_back) leads here.
-    fn go(&mut self, place: Place) {
+    fn go(&mut self, place: PageView) {
         (self.cursor, self.is_help) = (None, false);
         if place != self.place {
             if self.back.len() == BACK_MAX {
@@ -233,16 +233,16 @@ impl State {
         let filter = |term: String| narrowed(&self.place.filter, &term);
         let place = match row {
             KeyWords::Host { host } => {
-                Place { page: Page::Hosts, host: Some(*host), filter: self.place.filter.clone() }
+                PageView { page: Page::Hosts, host: Some(*host), filter: self.place.filter.clone() }
             }
             KeyWords::Pair { a, b } | KeyWords::Flow { a, b, .. } => {
-                Place { page: Page::Flows, host: None, filter: filter(format!("host:{a} host:{b}")) }
+                PageView { page: Page::Flows, host: None, filter: filter(format!("host:{a} host:{b}")) }
             }
             KeyWords::Service { port, has_port: true, .. } => {
-                Place { page: Page::Flows, host: None, filter: filter(format!("port {port}")) }
+                PageView { page: Page::Flows, host: None, filter: filter(format!("port {port}")) }
             }
             KeyWords::Named { key } if !key.is_empty() && !key.contains(' ') => {
-                Place { page: Page::Flows, host: None, filter: filter(format!("app:{key}")) }
+                PageView { page: Page::Flows, host: None, filter: filter(format!("app:{key}")) }
             }
             _ => return,
         };
@@ -284,11 +284,11 @@ fn narrowed(line: &str, term: &str) -> String {
 mod tests {
     use super::*;
 
-    fn state() -> State {
-        State::new(Place::default(), 10, true)
+    fn state() -> DisplayState {
+        DisplayState::new(PageView::default(), 10, true)
     }
 
-    fn press(state: &mut State, keys: &str) {
+    fn press(state: &mut DisplayState, keys: &str) {
         for letter in keys.chars() {
             state.press(Key::Letter(letter), &[]);
         }

@@ -9,7 +9,7 @@
 //! ```
 
 use tapline_graph::grouped;
-use tapline_meters::{Snapshot, State, UNKNOWN};
+use tapline_meters::{SlotState, Snapshot, UNKNOWN};
 
 use super::reading::{ProcessReport, Report, Stage};
 
@@ -144,7 +144,7 @@ fn class(stage: &Stage) -> String {
 
 fn rate(stage: &Stage, value: Option<f64>) -> String {
     match value {
-        _ if stage.activity.total.state == State::Retired => "ended".to_owned(),
+        _ if stage.activity.total.state == SlotState::Retired => "ended".to_owned(),
         Some(value) => short(value),
         None => "-".to_owned(),
     }
@@ -208,14 +208,18 @@ mod tests {
         let snapshot = Snapshot {
             name: name.into(),
             class: "filter".into(),
-            state: State::Used,
+            state: SlotState::Used,
             packets_in: 1_234_567,
             cycles: 12_345_670,
             extras: vec![("now\x1b".into(), 1_234), ("a long name".into(), u64::MAX)],
             ..Snapshot::default()
         };
-        let ended =
-            Snapshot { state: State::Retired, name: "old".into(), extras: Vec::new(), ..snapshot.clone() };
+        let ended = Snapshot {
+            state: SlotState::Retired,
+            name: "old".into(),
+            extras: Vec::new(),
+            ..snapshot.clone()
+        };
         let stage = |total: Snapshot| Stage {
             packets_per_second: Some(120_400.0),
             bits_per_second: Some(61.44e6),

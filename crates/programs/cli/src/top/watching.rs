@@ -13,7 +13,7 @@ use tapline_view::Dimension;
 use super::draw::{self, Line, Room, Shown};
 use super::past::Past;
 use super::reading::{Readings, Report};
-use super::state::{Effect, Key, State};
+use super::state::{DisplayState, Effect, Key};
 
 /// Seconds of the strip.
 const STRIP: usize = 60;
@@ -31,7 +31,7 @@ pub(super) struct Events {
 
 /// The readers, and what they read last.
 pub(super) struct Watch {
-    pub(super) state: State,
+    pub(super) state: DisplayState,
     feed: Feed,
     snapshot: Snapshot,
     readings: Readings,
@@ -48,7 +48,7 @@ pub(super) struct Watch {
 
 impl Watch {
     pub(super) fn new(
-        state: State,
+        state: DisplayState,
         pid: Option<u32>,
         readings: Readings,
         report: Report,

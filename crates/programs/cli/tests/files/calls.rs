@@ -69,10 +69,10 @@ fn write(path: &Path) {
 }
 
 /// A program's numbers of a stream: packets, lost, mean and greatest jitter in microseconds.
-type Told = (u64, u64, f64, f64);
+type StreamNumbers = (u64, u64, f64, f64);
 
 /// Lines of `tshark -z rtp,streams`: by destination port.
-fn by_tshark(path: &Path, port: u16) -> Told {
+fn by_tshark(path: &Path, port: u16) -> StreamNumbers {
     let output = Command::new("tshark").args(["-q", "-z", "rtp,streams", "-r"]).arg(path).output();
     let text = String::from_utf8_lossy(&output.expect("tshark runs").stdout).into_owned();
     let line = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());

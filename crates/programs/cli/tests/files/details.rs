@@ -16,7 +16,7 @@ use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, flags};
 /// A conversation: protocol, and its ends in ascending order.
 type Key = (u64, (String, u64), (String, u64));
 /// Details of a conversation, as one of the two programs reports them.
-type Told = BTreeMap<&'static str, String>;
+type DetailTexts = BTreeMap<&'static str, String>;
 
 /// Texts of a packet that belong to the conversation as a whole, by tshark's field and ours.
 const TEXTS: [(&str, &str); 9] = [
@@ -57,7 +57,7 @@ fn key(protocol: u64, one: (String, u64), other: (String, u64)) -> Key {
     if one <= other { (protocol, one, other) } else { (protocol, other, one) }
 }
 
-fn by_tshark(path: &Path) -> BTreeMap<Key, Told> {
+fn by_tshark(path: &Path) -> BTreeMap<Key, DetailTexts> {
     let ends = [
         "ip.src",
         "ip.dst",
@@ -76,7 +76,7 @@ fn by_tshark(path: &Path) -> BTreeMap<Key, Told> {
         command.args(["-e", field]);
     });
     let output = command.output().expect("tshark starts");
-    let mut all: BTreeMap<Key, Told> = BTreeMap::new();
+    let mut all: BTreeMap<Key, DetailTexts> = BTreeMap::new();
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         let cells: Vec<&str> = line.split('|').collect();
         if cells.len() != fields.len() {
@@ -107,14 +107,14 @@ fn by_tshark(path: &Path) -> BTreeMap<Key, Told> {
     all
 }
 
-fn by_us(path: &Path) -> BTreeMap<Key, Told> {
+fn by_us(path: &Path) -> BTreeMap<Key, DetailTexts> {
     // One record a conversation, however long it is silent.
     let hours = "80000h";
     let timeouts = ["--active-timeout", hours, "--idle-timeout", hours, "--closed-timeout", hours];
     let words = [&["probe", "--export", "json:-", "--biflow", "--details", "tcp,tls,http,dns", "-r"][..]];
     let words = [&words.concat()[..], &[path.to_str().unwrap()], &timeouts].concat();
     let finished = run(words).succeeded();
-    let mut all: BTreeMap<Key, Told> = BTreeMap::new();
+    let mut all: BTreeMap<Key, DetailTexts> = BTreeMap::new();
     let mut twice = Vec::new();
     for line in String::from_utf8(finished.stdout).expect("text").lines() {
         let row: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
@@ -124,7 +124,7 @@ fn by_us(path: &Path) -> BTreeMap<Key, Told> {
             (address.into_iter().flatten().next().unwrap().to_owned(), port)
         };
         let key = key(row["protocolIdentifier"].as_u64().unwrap(), end("source"), end("destination"));
-        let mut told = Told::new();
+        let mut told = DetailTexts::new();
         for (_, name) in TEXTS {
             match &row[name] {
                 Value::String(text) => told.insert(name, text.clone()),

@@ -13,14 +13,14 @@ use tapline_testkit::traffic::TimedFrame;
 
 /// One direction of a connection.
 #[derive(Clone, Copy)]
-struct Way {
+struct Direction {
     from: (u16, u16),
     to: (u16, u16),
 }
 
-impl Way {
-    fn back(self) -> Way {
-        Way { from: self.to, to: self.from }
+impl Direction {
+    fn back(self) -> Direction {
+        Direction { from: self.to, to: self.from }
     }
 
     fn tcp(self, flags: u8, seq: u32, ack: u32, payload: &[u8]) -> Vec<u8> {
@@ -39,7 +39,7 @@ impl Way {
 }
 
 /// A whole connection: what the server says, each with its time; hundredths of a unit lie between the segments.
-fn connection(frames: &mut Vec<(f64, Vec<u8>)>, way: Way, begin: f64, said: &[(f64, &[u8])]) {
+fn connection(frames: &mut Vec<(f64, Vec<u8>)>, way: Direction, begin: f64, said: &[(f64, &[u8])]) {
     let back = way.back();
     frames.push((begin, way.tcp(SYN, 100, 0, &[])));
     frames.push((begin + 0.01, back.tcp(SYN | ACK, 500, 101, &[])));
@@ -85,31 +85,31 @@ fn query(number: u64) -> Vec<u8> {
 /// The traffic, with `unit` as its unit of time.
 pub fn scene(unit: Duration) -> Vec<TimedFrame> {
     let mut frames: Vec<(f64, Vec<u8>)> = Vec::new();
-    let web = |client: u16, port: u16| Way { from: (client, port), to: (2, 80) };
+    let web = |client: u16, port: u16| Direction { from: (client, port), to: (2, 80) };
     connection(&mut frames, web(1, 4000), 0.0, &[(0.1, b"HTTP/1.1 200 OK\r\n\r\n")]);
     let refused: &[u8] = b"530 Login incorrect.\r\n";
     let said: [(f64, &[u8]); 5] =
         [(2.1, b"220 ready\r\n"), (3.0, refused), (4.0, refused), (5.0, refused), (6.0, b"230 in\r\n")];
-    connection(&mut frames, Way { from: (3, 4100), to: (4, 21) }, 2.0, &said);
+    connection(&mut frames, Direction { from: (3, 4100), to: (4, 21) }, 2.0, &said);
     for port in 0..30 {
-        let way = Way { from: (5, 4200 + port), to: (2, 1000 + port) };
+        let way = Direction { from: (5, 4200 + port), to: (2, 1000 + port) };
         frames.push((7.0 + f64::from(port) / 100.0, way.tcp(SYN, 1, 0, &[])));
     }
     for number in 0..25 {
-        let way = Way { from: (6, 4300), to: (7, 53) };
+        let way = Direction { from: (6, 4300), to: (7, 53) };
         frames.push((8.0 + number as f64 / 100.0, way.udp(&query(number))));
     }
     for (port, at, der) in [(4400, 9.0, [0x30; 300]), (4401, 20.0, [0x30; 300]), (4402, 30.0, [0x31; 300])] {
         let record = certificate(&der);
-        connection(&mut frames, Way { from: (1, port), to: (10, 443) }, at, &[(at + 0.1, &record)]);
+        connection(&mut frames, Direction { from: (1, port), to: (10, 443) }, at, &[(at + 0.1, &record)]);
     }
     for call in 0..7 {
-        let way = Way { from: (8, 4500 + call), to: (7, 8080) };
+        let way = Direction { from: (8, 4500 + call), to: (7, 8080) };
         frames.push((10.0 + 5.0 * f64::from(call), way.tcp(SYN, 1, 0, &[])));
     }
     connection(&mut frames, web(9, 4600), 12.0, &[(12.1, b"HTTP/1.1 200 OK\r\n\r\n")]);
     connection(&mut frames, web(1, 4700), 55.0, &[(55.1, b"HTTP/1.1 200 OK\r\n\r\n")]);
-    frames.push((57.0, Way { from: (1, 9), to: (2, 9) }.udp(b"the last")));
+    frames.push((57.0, Direction { from: (1, 9), to: (2, 9) }.udp(b"the last")));
     frames.sort_by(|a, b| a.0.total_cmp(&b.0));
     frames.into_iter().map(|(at, frame)| (unit.mul_f64(at), frame)).collect()
 }

@@ -3,7 +3,7 @@
 use tapline_ir::CompiledFilter;
 use tapline_source::Source;
 
-use crate::union::{self, Asked};
+use crate::union::{self, FilterNeed};
 
 /// The filter that the source has attached for all readers together.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ impl KernelFilter {
     /// # Errors The source's error: packets that are wanted may not come.
     pub(super) fn require<'a>(
         &mut self,
-        wanted: impl Iterator<Item = &'a Asked>,
+        wanted: impl Iterator<Item = &'a FilterNeed>,
         source: &dyn Source,
     ) -> Result<(), String> {
         if self.attached == Attached::Never {
@@ -120,8 +120,8 @@ mod tests {
         }
     }
 
-    fn asked(text: &str) -> Asked {
-        Asked::text("", text, &Options::default())
+    fn asked(text: &str) -> FilterNeed {
+        FilterNeed::text("", text, &Options::default())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tapline_tap_client::protocol::{ControlAction, ReaderCounts};
 use super::report::Report;
 use super::verdicts::VerdictRule;
 use crate::budget::Payer;
-use crate::union::Asked;
+use crate::union::FilterNeed;
 use crate::view::{Rights, View};
 
 /// An order, with the channel for its answer.
@@ -37,7 +37,7 @@ pub(crate) struct Wish {
     /// For the set.
     pub(crate) filter: Arc<Filter>,
     /// For the kernel.
-    pub(crate) asked: Asked,
+    pub(crate) asked: FilterNeed,
     /// The verdicts on packets that the filter accepts.
     pub(crate) verdicts: VerdictRule,
 }

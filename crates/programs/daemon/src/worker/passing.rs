@@ -9,7 +9,7 @@ use tapline_sys::{clock, usage};
 
 use super::Dispatcher;
 use super::part::within;
-use super::pause::State;
+use super::pause::PauseState;
 use super::readers::{Reader, Readers, Use};
 use super::waiting::Room;
 use crate::view::{Marks, View};
@@ -40,12 +40,12 @@ impl Passed {
 
 impl Passed {
     /// Selects the packets of a batch that are captured: all but those of a pause.
-    fn select(&mut self, batch: &Batch<'_>, state: State) {
+    fn select(&mut self, batch: &Batch<'_>, state: PauseState) {
         self.all.select_all(batch.len());
         match state {
-            State::Running { since: None } => return,
-            State::Paused => self.all.truncate(0),
-            State::Running { since: Some(since) } => {
+            PauseState::Running { since: None } => return,
+            PauseState::Paused => self.all.truncate(0),
+            PauseState::Running { since: Some(since) } => {
                 let records = batch.records();
                 self.all.retain(|index| records[index].meta.timestamp >= since);
             }

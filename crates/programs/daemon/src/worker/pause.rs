@@ -15,7 +15,7 @@ use tapline_tap_client::protocol::ControlAction;
 
 /// Whether packets are captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum PauseState {
     Running {
         /// The end of the last pause: packets before it belong to that. None without one, and for files, whose packets
         /// have times of their own.
@@ -24,20 +24,22 @@ pub(super) enum State {
     Paused,
 }
 
-impl State {
+impl PauseState {
     /// The state after an action.
     ///
     /// # Errors
     /// There is no such way from here, in words.
-    pub(super) fn after(self, action: ControlAction, is_file: bool) -> Result<State, String> {
+    pub(super) fn after(self, action: ControlAction, is_file: bool) -> Result<PauseState, String> {
         match (self, action) {
-            (State::Running { .. }, ControlAction::Pause) => Ok(State::Paused),
-            (State::Paused, ControlAction::Resume) => {
+            (PauseState::Running { .. }, ControlAction::Pause) => Ok(PauseState::Paused),
+            (PauseState::Paused, ControlAction::Resume) => {
                 let now = Timestamp::from_nanos(clock::realtime_ns());
-                Ok(State::Running { since: (!is_file).then_some(now) })
+                Ok(PauseState::Running { since: (!is_file).then_some(now) })
             }
-            (State::Paused, ControlAction::Pause) => Err("the capture is paused already".to_owned()),
-            (State::Running { .. }, ControlAction::Resume) => Err("the capture is not paused".to_owned()),
+            (PauseState::Paused, ControlAction::Pause) => Err("the capture is paused already".to_owned()),
+            (PauseState::Running { .. }, ControlAction::Resume) => {
+                Err("the capture is not paused".to_owned())
+            }
         }
     }
 }
@@ -49,14 +51,14 @@ mod tests {
     #[test]
     fn pause_and_resume_alternate() {
         use ControlAction::{Pause, Resume};
-        let running = State::Running { since: None };
+        let running = PauseState::Running { since: None };
         assert!(running.after(Resume, false).is_err());
         let paused = running.after(Pause, false).expect("a way");
-        assert_eq!(paused, State::Paused);
+        assert_eq!(paused, PauseState::Paused);
         assert!(paused.after(Pause, false).is_err());
         assert_eq!(paused.after(Resume, true), Ok(running), "a file has no clock");
         let again = paused.after(Resume, false).expect("a way");
-        assert!(matches!(again, State::Running { since: Some(_) }));
-        assert!(again.after(Resume, false).is_err() && again.after(Pause, false) == Ok(State::Paused));
+        assert!(matches!(again, PauseState::Running { since: Some(_) }));
+        assert!(again.after(Resume, false).is_err() && again.after(Pause, false) == Ok(PauseState::Paused));
     }
 }

@@ -23,7 +23,7 @@ use super::report::{ReaderReport, ViewReport};
 use super::verdicts::Verdicts;
 use crate::budget::Payer;
 use crate::section::Section;
-use crate::union::Asked;
+use crate::union::FilterNeed;
 use crate::view::View;
 
 /// Time for which a buffer of a user without privileges is kept for the next reader of the same rights. A process may
@@ -51,7 +51,7 @@ pub(super) struct Reader {
     pub(super) is_present: bool,
     /// The filter for packets stored before the reader came, until it has those or they are counted.
     pub(super) past: Option<Box<PastFilter>>,
-    pub(super) asked: Asked,
+    pub(super) asked: FilterNeed,
     pub(super) view: usize,
     pub(super) wanted: Selection,
     pub(super) verdicts: Verdicts,
@@ -444,7 +444,7 @@ pub(super) mod tests {
             rights: readers.views[view].rights.clone(),
             wish: Wish {
                 filter: filter("tcp"),
-                asked: Asked::text("", "tcp", &Options::default()),
+                asked: FilterNeed::text("", "tcp", &Options::default()),
                 verdicts: VerdictRule::None,
             },
             spec: ReaderSpec::new(Policy::Lossy),

@@ -12,8 +12,8 @@ mod statistics;
 mod tables;
 
 use super::{
-    Fields, INVALID_2, INVALID_4, Invalid, Length, Message, Otherwise, Part, bits, data, frame, put_bitmap,
-    put_bits_of, put_error, put_name, put_word, settle, vendor_name,
+    Fields, INVALID_2, INVALID_4, Invalid, Length, Message, Otherwise, PartResult, bits, data, frame,
+    put_bitmap, put_bits_of, put_error, put_name, put_word, settle, vendor_name,
 };
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, lookup, put};
@@ -70,14 +70,14 @@ fn put_priority(cx: &mut Context<'_>, priority: u8) {
 }
 
 /// `name PORT`.
-fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part {
+fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> PartResult {
     let port = fields.u16()?;
     cx.text(name);
     put_name(cx, PORTS, port, Otherwise::Decimal);
     Ok(())
 }
 
-fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     put_port(cx, fields, "\n\t  port_no ")?;
     fields.mac(cx, ", hw_addr ")?;
     fields.quoted(cx, ", name", 16)?;
@@ -96,7 +96,7 @@ fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     Ok(())
 }
 
-fn matching(cx: &mut Context<'_>, fields: &mut Fields<'_>, before: &str) -> Part {
+fn matching(cx: &mut Context<'_>, fields: &mut Fields<'_>, before: &str) -> PartResult {
     let wildcards = fields.u32()?;
     if wildcards & !WILDCARD_BITS != 0 {
         put!(cx, "{before}wildcards 0x{wildcards:08x} (bogus)");
@@ -161,7 +161,7 @@ fn matching(cx: &mut Context<'_>, fields: &mut Fields<'_>, before: &str) -> Part
     Ok(())
 }
 
-fn vendor_message(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn vendor_message(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let vendor = fields.u32()?;
     put!(cx, ", vendor 0x{vendor:08x} ({})", vendor_name(vendor));
@@ -225,7 +225,7 @@ fn big_switch_message<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Result
 }
 
 /// A vendor and data of its own, in statistics.
-fn vendor_data(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn vendor_data(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     if span.length < 4 {
         return settle(cx, Ok(Err(Invalid(span))));
     }
@@ -234,11 +234,11 @@ fn vendor_data(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     data(cx, span.skip(4))
 }
 
-fn error(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn error(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     put_error(cx, span, ERRORS, &CODES)
 }
 
-fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn features(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put!(cx, "\n\t dpid 0x{:016x}", fields.u64()?);
     fields.put_u32(cx, ", n_buffers")?;
@@ -256,7 +256,7 @@ fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     Ok(())
 }
 
-fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let flags = fields.u16()?;
     cx.text("\n\t flags ");
@@ -264,7 +264,7 @@ fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.put_u16(cx, ", miss_send_len")
 }
 
-fn packet_in(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn packet_in(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let buffer = fields.u32()?;
     cx.text("\n\t buffer_id ");
@@ -278,7 +278,7 @@ fn packet_in(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     frame(cx, fields.rest)
 }
 
-fn packet_out(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn packet_out(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put!(cx, "\n\t buffer_id 0x{:08x}", fields.u32()?);
     put_port(cx, &mut fields, ", in_port ")?;
@@ -292,7 +292,7 @@ fn packet_out(cx: &mut Context<'_>, span: Span<'_>) -> Part {
 }
 
 /// `name N`, unless it is 0.
-fn put_if_set(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part {
+fn put_if_set(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> PartResult {
     match fields.u16()? {
         0 => {}
         value => put!(cx, ", {name} {value}"),
@@ -300,7 +300,7 @@ fn put_if_set(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part
     Ok(())
 }
 
-fn flow_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn flow_mod(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     matching(cx, &mut fields, "\n\t ")?;
     put!(cx, "\n\t cookie 0x{:016x}", fields.u64()?);
@@ -326,7 +326,7 @@ fn flow_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     actions(cx, fields.rest, "\n\t ")
 }
 
-fn flow_removed(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn flow_removed(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     matching(cx, &mut fields, "\n\t ")?;
     put!(cx, "\n\t cookie 0x{:016x}", fields.u64()?);
@@ -343,7 +343,7 @@ fn flow_removed(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.put_u64(cx, ", byte_count")
 }
 
-fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let reason = fields.u8()?;
     cx.text("\n\t reason ");
@@ -352,7 +352,7 @@ fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     port(cx, &mut fields)
 }
 
-fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port_no ")?;
     fields.mac(cx, ", hw_addr ")?;
@@ -362,13 +362,13 @@ fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.padding(4)
 }
 
-fn queue_request(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn queue_request(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port ")?;
     fields.padding(2)
 }
 
-fn queue_reply(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn queue_reply(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port ")?;
     fields.padding(6)?;

@@ -7,7 +7,7 @@
 //! ```
 
 use super::{
-    Fields, INVALID_4, Invalid, Length, Message, Otherwise, Part, data, put_error, put_name, put_word,
+    Fields, INVALID_4, Invalid, Length, Message, Otherwise, PartResult, data, put_error, put_name, put_word,
     settle, vendor_name,
 };
 use crate::bytes::{Cut, Span};
@@ -251,14 +251,14 @@ pub(super) static MESSAGES: [Message; 30] = [
 ];
 
 /// `name PORT`.
-fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part {
+fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> PartResult {
     let port = fields.u32()?;
     cx.text(name);
     put_name(cx, PORTS, port, Otherwise::Decimal);
     Ok(())
 }
 
-fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     put_port(cx, fields, "\n\t  port_no ")?;
     fields.pass(4);
     fields.mac(cx, ", hw_addr ")?;
@@ -277,7 +277,7 @@ fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     Ok(())
 }
 
-fn hello(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn hello(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let outcome = hello_elements(cx, span);
     settle(cx, outcome)
 }
@@ -306,11 +306,11 @@ fn hello_elements<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Result<(),
     Ok(Ok(()))
 }
 
-fn error(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn error(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     put_error(cx, span, ERRORS, &CODES)
 }
 
-fn experimenter(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn experimenter(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let experimenter = fields.u32()?;
     put!(cx, "\n\t experimenter 0x{experimenter:08x} ({})", vendor_name(experimenter));
@@ -318,7 +318,7 @@ fn experimenter(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     data(cx, fields.rest)
 }
 
-fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn features(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put!(cx, "\n\t dpid 0x{:016x}", fields.u64()?);
     fields.put_u32(cx, ", n_buffers")?;
@@ -329,7 +329,7 @@ fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.padding(4)
 }
 
-fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let flags = fields.u16()?;
     cx.text("\n\t flags ");
@@ -340,7 +340,7 @@ fn switch_config(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     Ok(())
 }
 
-fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let reason = fields.u8()?;
     match crate::context::lookup(PORT_REASONS, u32::from(reason)) {
@@ -352,7 +352,7 @@ fn port_status(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     port(cx, &mut fields)
 }
 
-fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port_no ")?;
     fields.pass(4);
@@ -364,7 +364,7 @@ fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.padding(4)
 }
 
-fn table_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn table_mod(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let table = fields.u8()?;
     cx.text("\n\t table_id ");
@@ -374,13 +374,13 @@ fn table_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     Ok(())
 }
 
-fn queue_request(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn queue_request(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port ")?;
     fields.padding(4)
 }
 
-fn role(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn role(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let role = fields.u32()?;
     cx.text("\n\t role ");
@@ -391,7 +391,7 @@ fn role(cx: &mut Context<'_>, span: Span<'_>) -> Part {
 }
 
 /// Messages that a controller gets: of one that is master or equal, and of one that is slave.
-fn asynchronous(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn asynchronous(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     for (name, table) in [
         ("\n\t packet_in_mask[EM]", PACKET_REASONS),

@@ -6,7 +6,7 @@
 //! nested:   length 8 bits, identifier 7, 0; or length 11, identifier 4, 1
 //! ```
 
-use super::{Broken, Part, broken, pending_addresses, put_bytes, skip, superframe};
+use super::{Broken, PartResult, broken, pending_addresses, put_bytes, skip, superframe};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
@@ -80,7 +80,7 @@ const NESTED_LONG: &[(u16, &str)] = &[(0x08, "Vendor Specific MLME Nested IE"), 
 const FIELDS: u8 = 4;
 
 /// Prints the elements of the header; their bytes, and whether payload elements follow.
-pub(super) fn header_list(cx: &mut Context<'_>, span: Span<'_>) -> Part<(usize, bool)> {
+pub(super) fn header_list(cx: &mut Context<'_>, span: Span<'_>) -> PartResult<(usize, bool)> {
     let mut rest = span;
     loop {
         if rest.length < 2 {
@@ -115,7 +115,7 @@ pub(super) fn header_list(cx: &mut Context<'_>, span: Span<'_>) -> Part<(usize, 
 }
 
 /// Prints the elements of the payload; their bytes.
-pub(super) fn payload_list(cx: &mut Context<'_>, span: Span<'_>) -> Part<usize> {
+pub(super) fn payload_list(cx: &mut Context<'_>, span: Span<'_>) -> PartResult<usize> {
     let mut rest = span;
     loop {
         if rest.length < 2 {
@@ -228,7 +228,7 @@ fn header(cx: &mut Context<'_>, content: Span<'_>, identifier: u16) -> Printed {
 }
 
 /// The DSME PAN descriptor (7.4.2.5) and its extension (7.4.2.6).
-fn descriptor(cx: &mut Context<'_>, content: Span<'_>, extended: bool) -> Part<()> {
+fn descriptor(cx: &mut Context<'_>, content: Span<'_>, extended: bool) -> PartResult<()> {
     let length = content.length;
     if length < 2 {
         return broken(cx, "Truncated DSME PAN IE");
@@ -277,7 +277,12 @@ fn descriptor(cx: &mut Context<'_>, content: Span<'_>, extended: bool) -> Part<(
     hopping_specification(cx, content, at, hopping)
 }
 
-fn hopping_specification(cx: &mut Context<'_>, content: Span<'_>, mut at: usize, hopping: bool) -> Part<()> {
+fn hopping_specification(
+    cx: &mut Context<'_>,
+    content: Span<'_>,
+    mut at: usize,
+    hopping: bool,
+) -> PartResult<()> {
     let length = content.length;
     if length < at + 5 {
         cx.text(" ");

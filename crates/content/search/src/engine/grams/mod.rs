@@ -42,7 +42,7 @@ pub(crate) use shape::cost;
 pub(crate) struct Grams {
     tiers: Vec<Tier>,
     /// The place of each key's window.
-    places: Vec<Place>,
+    places: Vec<WindowPosition>,
     fallback: Automaton,
 }
 
@@ -55,7 +55,7 @@ struct Tier {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct WindowPosition {
     tier: u8,
     /// Offset of the window's first byte in the key.
     offset: u16,
@@ -70,11 +70,11 @@ struct Interrupted {
 impl Grams {
     pub(crate) fn new(keys: &Keys) -> Result<Grams, Error> {
         let mut grams = Grams { tiers: Vec::new(), places: Vec::new(), fallback: Automaton::new(keys)? };
-        grams.places.resize(keys.len(), Place { tier: 0, offset: 0 });
+        grams.places.resize(keys.len(), WindowPosition { tier: 0, offset: 0 });
         for (shape, members) in shape::tiers(keys) {
             let (pieces, offsets) = Pieces::new(keys, shape, &members);
             for (key, offset) in members.iter().zip(offsets) {
-                grams.places[*key] = Place { tier: grams.tiers.len() as u8, offset };
+                grams.places[*key] = WindowPosition { tier: grams.tiers.len() as u8, offset };
             }
             let scan = scan::build(shape, keys.fold, pieces.grams()).ok_or_else(|| {
                 SearchEngine::Grams
@@ -124,7 +124,7 @@ impl Grams {
 
     /// Whether the lookup that finds `key` at `start` had not been done.
     fn is_open(&self, key: usize, start: usize, interrupted: &Interrupted) -> bool {
-        let Place { tier, offset } = self.places[key];
+        let WindowPosition { tier, offset } = self.places[key];
         let stride = usize::from(self.tiers[usize::from(tier)].shape.stride);
         let lookup = (start + usize::from(offset)).next_multiple_of(stride);
         (usize::from(tier), lookup) >= (interrupted.tier, interrupted.lookup)

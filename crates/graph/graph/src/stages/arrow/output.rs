@@ -20,13 +20,13 @@ const BYTES_MAX: usize = 8 << 20;
 /// Packets as record batches on a stream.
 pub(super) struct ArrowOutput<W: Write> {
     columns: Columns,
-    state: State<W>,
+    state: ArrowStream<W>,
     is_live: bool,
     account: OutputAccount,
 }
 
 /// The stream. Its schema is written before the first batch: opening must not write yet.
-enum State<W: Write> {
+enum ArrowStream<W: Write> {
     New(Option<W>),
     Open(Box<StreamWriter<W>>),
     /// The output takes no more, for this reason.
@@ -36,7 +36,7 @@ enum State<W: Write> {
 impl<W: Write + Send> ArrowOutput<W> {
     pub(super) fn new(columns: Columns, stream: W, is_live: bool) -> ArrowOutput<W> {
         let account = OutputAccount { name: "arrow".to_owned(), ..OutputAccount::default() };
-        ArrowOutput { columns, state: State::New(Some(stream)), is_live, account }
+        ArrowOutput { columns, state: ArrowStream::New(Some(stream)), is_live, account }
     }
 
     /// Writes the gathered rows.
@@ -56,23 +56,23 @@ impl<W: Write + Send> ArrowOutput<W> {
 
     /// The writer, once the schema is on the stream.
     fn open(&mut self) -> io::Result<&mut StreamWriter<W>> {
-        if let State::New(stream) = &mut self.state
+        if let ArrowStream::New(stream) = &mut self.state
             && let Some(stream) = stream.take()
         {
             let writer = StreamWriter::try_new(stream, self.columns.schema()).map_err(io_error)?;
-            self.state = State::Open(Box::new(writer));
+            self.state = ArrowStream::Open(Box::new(writer));
         }
         match &mut self.state {
-            State::Open(writer) => Ok(writer),
-            State::Broken(kind) => Err((*kind).into()),
-            State::New(_) => Err(io::ErrorKind::WriteZero.into()),
+            ArrowStream::Open(writer) => Ok(writer),
+            ArrowStream::Broken(kind) => Err((*kind).into()),
+            ArrowStream::New(_) => Err(io::ErrorKind::WriteZero.into()),
         }
     }
 
     /// A stream that failed once is not written to again: later bytes would not be a batch.
     fn note(&mut self, result: io::Result<()>) -> Result<(), Error> {
         result.map_err(|error| {
-            self.state = State::Broken(error.kind());
+            self.state = ArrowStream::Broken(error.kind());
             Error::output("standard output", error)
         })
     }

@@ -37,14 +37,14 @@ pub(super) struct PacketBlock {
 
 /// A queue. The graph's thread never waits for the other: the lock is held for as long as it takes to move a block.
 pub(super) struct Queue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Counts changes of the readers' wishes.
     pub(super) version: AtomicU64,
     /// Wakes the capture's thread.
     pub(super) wakeup: Arc<Wakeup>,
 }
 
-pub(super) struct State {
+pub(super) struct QueueState {
     full: VecDeque<PacketBlock>,
     len: usize,
     spare: Vec<PacketBlock>,
@@ -87,7 +87,7 @@ impl PacketBlock {
 
 impl Queue {
     pub(super) fn new(interfaces: &[Interface]) -> std::io::Result<Arc<Queue>> {
-        let state = State {
+        let state = QueueState {
             full: VecDeque::with_capacity(BLOCKS_MAX + 1),
             len: 0,
             spare: Vec::with_capacity(BLOCKS_MAX + 1),
@@ -101,7 +101,7 @@ impl Queue {
         Ok(Arc::new(Queue { state: Mutex::new(state), version: AtomicU64::new(0), wakeup }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +147,7 @@ impl Queue {
     }
 }
 
-impl State {
+impl QueueState {
     /// Takes the first block in exchange for one that was read.
     pub(super) fn take(&mut self, read: &mut PacketBlock) -> bool {
         let Some(next) = self.full.pop_front() else { return false };

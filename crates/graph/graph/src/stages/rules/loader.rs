@@ -59,7 +59,7 @@ impl RuleFiles {
             is_shared: site.common.workers > 1,
             options: Arc::clone(&site.common.options),
             generation: AtomicU64::new(0),
-            state: Mutex::new(State { current: Arc::new(set), workers: Vec::new() }),
+            state: Mutex::new(LoaderState { current: Arc::new(set), workers: Vec::new() }),
             messages: Mutex::default(),
         });
         files.push(Arc::downgrade(&shared));
@@ -89,7 +89,7 @@ pub(super) struct SharedRules {
     pub(super) options: InterfaceOptions,
     /// Number of changes of the rules.
     generation: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LoaderState>,
     messages: Mutex<Vec<String>>,
 }
 
@@ -99,7 +99,7 @@ impl std::fmt::Debug for SharedRules {
     }
 }
 
-struct State {
+struct LoaderState {
     current: Arc<RuleSet>,
     workers: Vec<Worker>,
 }
@@ -114,7 +114,7 @@ struct Worker {
 }
 
 impl SharedRules {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LoaderState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -46,7 +46,7 @@ struct Reassemble {
 /// Packets whose turn has come, in order.
 #[derive(Default)]
 struct Due {
-    order: Vec<Place>,
+    order: Vec<PacketSlot>,
     /// Bytes and records of copies.
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -56,7 +56,7 @@ struct Due {
 
 /// A packet of the batch at hand, or the next copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PacketSlot {
     Lent(u8),
     Copy,
 }
@@ -76,7 +76,7 @@ impl Due {
     /// A segment's turn has come; `index` is that of the packet that was pushed.
     fn take(&mut self, index: Option<usize>, piece: &Piece<'_>) {
         if let (Some(index), true, 0) = (index, piece.is_current, piece.skipped) {
-            self.order.push(Place::Lent(index as u8));
+            self.order.push(PacketSlot::Lent(index as u8));
             return;
         }
         let (offset, mut meta) = (self.bytes.len(), *piece.packet.meta);
@@ -88,20 +88,20 @@ impl Due {
         }
         let cap_len = (self.bytes.len() - offset) as u32;
         self.records.push(Record { offset, cap_len, options_len: 0, meta });
-        self.order.push(Place::Copy);
+        self.order.push(PacketSlot::Copy);
     }
 
     /// Hands all on, `packets` being those that were pushed.
     fn pass(&self, packets: &Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let (mut result, mut copied) = (Ok(()), 0);
-        let is_lent = |place: &Place| matches!(place, Place::Lent(_));
+        let is_lent = |place: &PacketSlot| matches!(place, PacketSlot::Lent(_));
         for run in self.order.chunk_by(|one, other| is_lent(one) == is_lent(other)) {
             for part in run.chunks(BATCH_MAX) {
                 let indices: Vec<u8> = part
                     .iter()
                     .filter_map(|place| match place {
-                        Place::Lent(index) => Some(*index),
-                        Place::Copy => None,
+                        PacketSlot::Lent(index) => Some(*index),
+                        PacketSlot::Copy => None,
                     })
                     .collect();
                 let mut packets = match indices.is_empty() {
@@ -191,7 +191,7 @@ impl Stage for Reassemble {
                 }
             });
             if taken == Taken::NotTcp {
-                due.order.push(Place::Lent(index as u8));
+                due.order.push(PacketSlot::Lent(index as u8));
             }
         }
         if due.records.is_empty() && due.order.len() == packets.len() {

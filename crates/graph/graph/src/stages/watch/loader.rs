@@ -15,17 +15,17 @@ use crate::engine::Control;
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
-struct State {
+struct LoaderState {
     interfaces: Vec<Interface>,
     ready: Option<Result<Program, String>>,
 }
 
 /// Rules that were read again.
 pub(super) struct Loader {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<LoaderState>>,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<LoaderState>) -> MutexGuard<'_, LoaderState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -37,7 +37,7 @@ impl Loader {
         control: Arc<Control>,
         mut seen: u64,
     ) -> std::io::Result<Loader> {
-        let state = Arc::new(Mutex::new(State::default()));
+        let state = Arc::new(Mutex::new(LoaderState::default()));
         let theirs = Arc::downgrade(&state);
         thread::Builder::new().name("rules".to_owned()).spawn(move || {
             loop {

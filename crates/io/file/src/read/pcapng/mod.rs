@@ -36,7 +36,7 @@ use self::known::Known;
 use self::option::{Options, to_native};
 pub(crate) use self::room::Room;
 use super::pseudo_header::PseudoHeader;
-use super::{Fault, Found, Stop, Window};
+use super::{Fault, ParseOutput, Stop, Window};
 use crate::byte_order::ByteOrder;
 use crate::copied::{BlockQueue, CopiedBlock, Fate};
 use crate::section::{InterfaceStatistics, Section};
@@ -169,7 +169,11 @@ impl Parser {
     }
 
     /// Walks the window until the batch is full or a block is not there as a whole.
-    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+    pub(crate) fn parse(
+        &mut self,
+        window: &mut Window<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<Stop, Fault> {
         // Whether a block was read that says what later ones mean.
         let mut is_told = false;
         while !found.is_full() {
@@ -241,7 +245,7 @@ impl Parser {
 
     /// Whether the batch, or the walk before one, ends with this block: so that each batch can be read again from its
     /// first byte, and so that a block is between the same packets in a copy.
-    fn ends_batch(&self, kind: u32, is_told: bool, found: &Found<'_>) -> bool {
+    fn ends_batch(&self, kind: u32, is_told: bool, found: &ParseOutput<'_>) -> bool {
         if self.keep == Keep::LinkTypes {
             return match tells(kind) {
                 true => !found.records.is_empty(),
@@ -310,7 +314,12 @@ impl Parser {
         Ok(())
     }
 
-    fn read(&mut self, block: Block, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<(), Fault> {
+    fn read(
+        &mut self,
+        block: Block,
+        window: &mut Window<'_>,
+        found: &mut ParseOutput<'_>,
+    ) -> Result<(), Fault> {
         let (start, end) = (window.at, window.at + block.len - TRAILER_LEN);
         match block.kind {
             SECTION_HEADER => self.section(&window.bytes[start..end]),

@@ -17,7 +17,7 @@ mod strip;
 use tapline_pages::{Answer, KeyWords, PastWindow, Series};
 
 use super::reading::Report;
-use super::state::State;
+use super::state::DisplayState;
 use numbers::{clock, rate, text};
 pub(super) use pages::cursor_rows;
 
@@ -67,7 +67,7 @@ pub(super) struct Shown<'a> {
     pub(super) past_window: Option<(u64, u64)>,
     /// Events of rules and tables of recorders.
     pub(super) events: Option<&'a super::watching::Events>,
-    pub(super) state: &'a State,
+    pub(super) state: &'a DisplayState,
     /// Number of meters of other users that this user may not read.
     pub(super) refused: usize,
 }
@@ -138,7 +138,7 @@ fn window_name(seconds: u64) -> String {
 }
 
 /// Tabs of a narrow terminal: digits, and the name of the page that is shown.
-fn narrow_tabs(state: &super::state::State) -> String {
+fn narrow_tabs(state: &super::state::DisplayState) -> String {
     let tabs = state.pages().map(|(key, page)| {
         if page == state.place.page { format!("[{key} {}]", page.name()) } else { format!(" {key} ") }
     });
@@ -243,7 +243,7 @@ pub(super) fn spoken(shown: &Shown<'_>) -> Option<String> {
     Some(line)
 }
 
-/// The keys of rows, for [`State::press`].
+/// The keys of rows, for [`DisplayState::press`].
 pub(super) fn keys(rows: &[tapline_pages::SumRow]) -> Vec<KeyWords> {
     rows.iter().map(|row| row.key.clone()).collect()
 }

@@ -13,7 +13,7 @@ use super::*;
 
 /// Blocks that a receiver has, by their ids.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct ReceivedBlocks {
     pub(super) blocks: BTreeMap<String, Vec<u8>>,
     calls: usize,
     /// Blocks that came again.
@@ -23,14 +23,14 @@ pub(super) struct Kept {
 /// A receiver that keeps each block once. Behaviour by the number of the call.
 pub(super) struct Receiver {
     pub(super) url: String,
-    pub(super) kept: Arc<Mutex<Kept>>,
+    pub(super) kept: Arc<Mutex<ReceivedBlocks>>,
     is_ending: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// A receiver's way with a call.
 #[derive(Clone, Copy)]
-pub(super) enum Way {
+pub(super) enum Behaviour {
     Good,
     /// Not taken: 503.
     Busy,
@@ -43,13 +43,13 @@ pub(super) enum Way {
 }
 
 impl Receiver {
-    pub(super) fn start(way: impl Fn(usize) -> Way + Send + 'static) -> Receiver {
+    pub(super) fn start(way: impl Fn(usize) -> Behaviour + Send + 'static) -> Receiver {
         Receiver::at(TcpListener::bind("127.0.0.1:0").expect("a port"), way)
     }
 
-    fn at(listener: TcpListener, way: impl Fn(usize) -> Way + Send + 'static) -> Receiver {
+    fn at(listener: TcpListener, way: impl Fn(usize) -> Behaviour + Send + 'static) -> Receiver {
         let url = format!("http://{}/flows", listener.local_addr().expect("it is bound"));
-        let kept = Arc::new(Mutex::new(Kept::default()));
+        let kept = Arc::new(Mutex::new(ReceivedBlocks::default()));
         let is_ending = Arc::new(AtomicBool::new(false));
         let (theirs, ending) = (Arc::clone(&kept), Arc::clone(&is_ending));
         let thread = thread::spawn(move || {
@@ -85,7 +85,7 @@ impl Drop for Receiver {
     }
 }
 
-fn answer(stream: TcpStream, way: Way, kept: &mut Kept) -> std::io::Result<()> {
+fn answer(stream: TcpStream, way: Behaviour, kept: &mut ReceivedBlocks) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let (mut id, mut len) = (String::new(), 0);
     loop {
@@ -104,13 +104,13 @@ fn answer(stream: TcpStream, way: Way, kept: &mut Kept) -> std::io::Result<()> {
             _ => {}
         }
     }
-    if let Way::Cut = way {
+    if let Behaviour::Cut = way {
         return Ok(());
     }
     let mut body = vec![0; len];
     reader.read_exact(&mut body)?;
     let status = match way {
-        Way::Good | Way::Silent => {
+        Behaviour::Good | Behaviour::Silent => {
             match kept.blocks.get(&id) {
                 Some(block) => {
                     assert!(*block == body, "{id} has other rows now");
@@ -120,11 +120,11 @@ fn answer(stream: TcpStream, way: Way, kept: &mut Kept) -> std::io::Result<()> {
             }
             "200 OK"
         }
-        Way::Busy => "503 Busy",
-        Way::Refusing => "400 Bad Request",
-        Way::Cut => "",
+        Behaviour::Busy => "503 Busy",
+        Behaviour::Refusing => "400 Bad Request",
+        Behaviour::Cut => "",
     };
-    if let Way::Silent = way {
+    if let Behaviour::Silent = way {
         return Ok(());
     }
     write!(reader.get_mut(), "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 2\r\n\r\nno")
@@ -139,7 +139,9 @@ fn probe(input: &Path, url: &str, more: &[&str]) -> std::process::Command {
 fn a_receiver_that_misbehaves_has_every_row_once() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = capture(folder.path(), 1000);
-    let receiver = Receiver::start(|call| [Way::Busy, Way::Good, Way::Silent, Way::Cut, Way::Good][call % 5]);
+    let receiver = Receiver::start(|call| {
+        [Behaviour::Busy, Behaviour::Good, Behaviour::Silent, Behaviour::Cut, Behaviour::Good][call % 5]
+    });
     let told = finish(&mut probe(&input, &receiver.url, &["--patience", "60"])).succeeded();
     let counters = counters(&told);
     assert_eq!(counters["acknowledged"], 1000);
@@ -153,7 +155,7 @@ fn a_receiver_that_misbehaves_has_every_row_once() {
 fn a_refusal_of_the_receiver_fails_the_run() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = capture(folder.path(), 100);
-    let receiver = Receiver::start(|_| Way::Refusing);
+    let receiver = Receiver::start(|_| Behaviour::Refusing);
     let told = finish(&mut probe(&input, &receiver.url, &[]));
     told.failed_saying(&["refused: answer 400: no", "100 packets"]);
 }
@@ -173,7 +175,7 @@ fn a_spool_outlives_an_outage_and_the_run() {
         eprintln!("skipped: a_spool_outlives_an_outage_and_the_run: the port was taken meanwhile");
         return;
     };
-    let receiver = Receiver::at(listener, |_| Way::Good);
+    let receiver = Receiver::at(listener, |_| Behaviour::Good);
     let told = finish(&mut probe(&input, &url, &["--spool", &spool, "--patience", "60"])).succeeded();
     let counters = counters(&told);
     assert_eq!(
@@ -193,8 +195,10 @@ fn kills_double_no_row_and_lose_none_that_was_kept() {
     let is_mended = Arc::new(AtomicBool::new(false));
     let mended = Arc::clone(&is_mended);
     let receiver = Receiver::start(move |call| match mended.load(Ordering::Relaxed) {
-        true => Way::Good,
-        false => [Way::Busy, Way::Good, Way::Silent, Way::Cut, Way::Good][call % 5],
+        true => Behaviour::Good,
+        false => {
+            [Behaviour::Busy, Behaviour::Good, Behaviour::Silent, Behaviour::Cut, Behaviour::Good][call % 5]
+        }
     });
     let place = folder.path().join("spool");
     let spool = format!("{},100M", place.display());
@@ -277,7 +281,7 @@ fn pyarrow_reads_blocks_of_columns() {
     let expected =
         format!("{} {} {} {}", rows.len(), sum("packetDeltaCount"), sum("octetDeltaCount"), rows.len());
     for format in ["arrow", "parquet"] {
-        let receiver = Receiver::start(|_| Way::Good);
+        let receiver = Receiver::start(|_| Behaviour::Good);
         let told = finish(&mut probe(&input, &format!("{}?format={format}", receiver.url), &[])).succeeded();
         assert_eq!(counters(&told)["acknowledged"], 300);
         let blocks = folder.path().join(format);

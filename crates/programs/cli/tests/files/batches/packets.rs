@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::http::{Receiver, Way};
+use super::http::{Behaviour, Receiver};
 use super::*;
 
 /// The packets of a file as text: times, headers and bytes.
@@ -22,7 +22,9 @@ fn long_capture(folder: &Path) -> std::path::PathBuf {
 fn chunks_have_every_packet_once() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = long_capture(folder.path());
-    let receiver = Receiver::start(|call| [Way::Busy, Way::Good, Way::Silent, Way::Cut, Way::Good][call % 5]);
+    let receiver = Receiver::start(|call| {
+        [Behaviour::Busy, Behaviour::Good, Behaviour::Silent, Behaviour::Cut, Behaviour::Good][call % 5]
+    });
     let words = ["capture", "-r", text(&input), "--json", "--patience", "60", "-w", &receiver.url];
     let told = run(words).succeeded();
     let account: Value = serde_json::from_slice(&told.stdout).expect("an object");
@@ -40,7 +42,7 @@ fn chunks_have_every_packet_once() {
 fn packets_that_are_refused_fail_a_run_over_a_file() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = capture(folder.path(), 100);
-    let receiver = Receiver::start(|_| Way::Refusing);
+    let receiver = Receiver::start(|_| Behaviour::Refusing);
     let told = run(["capture", "-r", text(&input), "--json", "-w", &receiver.url]);
     let account: Value = serde_json::from_slice(&told.stdout).expect("an object");
     told.failed_saying(&["not all was taken", "refused: answer 400"]);
@@ -79,7 +81,7 @@ fn a_confined_process_has_its_password_and_spool() {
     fs::write(&secret, "sesame\n").expect("there is room");
     fs::create_dir(&spool).expect("there is room");
     mode(&spool, 0o777);
-    let receiver = Receiver::start(|_| Way::Good);
+    let receiver = Receiver::start(|_| Behaviour::Good);
     let spool = format!("{},10M", spool.display());
     let shared = ["-Z", "nobody", "--json", "--spool", &spool, "--export-secret", text(&secret)];
     let words = ["probe", "-r", text(&input), "--export", &receiver.url];

@@ -42,9 +42,9 @@ impl Drop for Nfcapd {
 }
 
 /// Records as nfdump prints them: protocol, addresses, ports, packets, bytes, first and last in milliseconds.
-type Told = (u64, String, String, u64, u64, u64, u64, i64, i64);
+type NfdumpRecord = (u64, String, String, u64, u64, u64, u64, i64, i64);
 
-fn told_by_nfdump(folder: &Path) -> Vec<Told> {
+fn told_by_nfdump(folder: &Path) -> Vec<NfdumpRecord> {
     let output = Command::new("nfdump")
         .arg("-R")
         .arg(folder)
@@ -57,12 +57,12 @@ fn told_by_nfdump(folder: &Path) -> Vec<Told> {
     let objects = text.find('{').map_or("", |at| &text[at..]);
     let text = format!("[{}]", objects.trim().trim_end_matches([']', ',']));
     let records: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let mut told: Vec<Told> = records.iter().map(told).collect();
+    let mut told: Vec<NfdumpRecord> = records.iter().map(told).collect();
     told.sort();
     told
 }
 
-fn told(record: &Value) -> Told {
+fn told(record: &Value) -> NfdumpRecord {
     let number = |name: &str| record[name].as_u64().unwrap_or(0);
     let text =
         |v4: &str, v6: &str| record[v4].as_str().or(record[v6].as_str()).unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ fn millis(text: &str) -> i64 {
     ((number(0) * 60 + number(1)) * 60 + number(2)) * 1000 + number(3)
 }
 
-fn told_by_reference(flows: &[Flow], has_v6: bool) -> Vec<Told> {
+fn told_by_reference(flows: &[Flow], has_v6: bool) -> Vec<NfdumpRecord> {
     let mut all = Vec::new();
     for flow in flows {
         for (at, way) in flow.ways.iter().enumerate() {

@@ -14,13 +14,13 @@ use crate::serve::NOBODY;
 use crate::support::{TAPLINE, finish, tapline, wait_for};
 
 /// A link, and a folder that every user may write to.
-struct Place {
+struct TestLink {
     namespace: Namespace,
     folder: tempfile::TempDir,
 }
 
-impl Place {
-    fn new(test: &str) -> Option<Place> {
+impl TestLink {
+    fn new(test: &str) -> Option<TestLink> {
         if !namespaces_or_skip(test) {
             return None;
         }
@@ -29,7 +29,7 @@ impl Place {
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).expect("it is ours");
         let mut up = Command::new("ip");
         finish(up.args(["-n", namespace.name(), "link", "set", "lo", "up"])).succeeded();
-        Some(Place { namespace, folder })
+        Some(TestLink { namespace, folder })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -82,7 +82,7 @@ fn token(address: &str) -> &str {
 
 #[test]
 fn one_command_starts_all_that_the_page_shows() {
-    let Some(place) = Place::new("one_command_starts_all_that_the_page_shows") else { return };
+    let Some(place) = TestLink::new("one_command_starts_all_that_the_page_shows") else { return };
     let rules = place.path("rules.toml");
     fs::write(&rules, "[[rule]]\nname = \"web\"\non = \"packet\"\nfilter = \"tcp\"\nlimit = \"1/1m\"\n")
         .unwrap();
@@ -143,7 +143,7 @@ fn one_command_starts_all_that_the_page_shows() {
 
 #[test]
 fn the_terminal_starts_its_meter_too() {
-    let Some(place) = Place::new("the_terminal_starts_its_meter_too") else { return };
+    let Some(place) = TestLink::new("the_terminal_starts_its_meter_too") else { return };
     let top = |arguments: &[&str]| {
         let mut command = place.command(&["top", "-i"]);
         finish(command.args(arguments).arg("--history").arg(place.path("history.sqlite")))

@@ -1,6 +1,6 @@
 //! Actions of OpenFlow 1.0: type 2, length 2 in multiples of 8, and the fields of the type.
 
-use super::super::{Fields, INVALID_4, Invalid, Otherwise, Part, data, put_name, settle, vendor_name};
+use super::super::{Fields, INVALID_4, Invalid, Otherwise, PartResult, data, put_name, settle, vendor_name};
 use super::tables::{ACTIONS, BIG_SWITCH_ACTIONS, PORTS, QUEUES};
 use super::{BIG_SWITCH, put_port, put_priority, put_vlan};
 use crate::bytes::{Cut, Span};
@@ -9,7 +9,7 @@ use crate::link::ethernet::print_tag;
 use crate::text::Text;
 
 /// Prints actions; each is skipped as long as its length makes sense.
-pub(super) fn actions(cx: &mut Context<'_>, span: Span<'_>, before: &str) -> Part {
+pub(super) fn actions(cx: &mut Context<'_>, span: Span<'_>, before: &str) -> PartResult {
     let outcome = action_list(cx, span, before);
     settle(cx, outcome)
 }
@@ -53,7 +53,7 @@ fn action_list<'p>(
     Ok(Ok(()))
 }
 
-fn action(cx: &mut Context<'_>, kind: u16, body: Span<'_>) -> Part {
+fn action(cx: &mut Context<'_>, kind: u16, body: Span<'_>) -> PartResult {
     let mut fields = Fields::new(body);
     match kind {
         0x0 => {
@@ -110,7 +110,7 @@ fn action(cx: &mut Context<'_>, kind: u16, body: Span<'_>) -> Part {
     }
 }
 
-fn big_switch_action(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+fn big_switch_action(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     if span.length < 4 {
         return settle(cx, Ok(Err(Invalid(span))));
     }

@@ -1,7 +1,7 @@
 //! Statistics of OpenFlow 1.0: requests, and replies with an entry for each flow, table, port or queue.
 
 use super::super::{
-    Fields, INVALID_4, Invalid, Otherwise, Part, bits, put_bitmap, put_bits_of, put_name, settle,
+    Fields, INVALID_4, Invalid, Otherwise, PartResult, bits, put_bitmap, put_bits_of, put_name, settle,
 };
 use super::tables::{QUEUES, REPLY_FLAGS, STATISTICS, TABLES, WILDCARD_BITS, WILDCARDS};
 use super::{actions, matching, put_port, vendor_data};
@@ -10,7 +10,7 @@ use crate::context::{Context, put};
 
 use crate::text::Text;
 
-pub(super) fn statistics_request(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+pub(super) fn statistics_request(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let kind = fields.u16()?;
     cx.text("\n\t type ");
@@ -52,7 +52,7 @@ pub(super) fn statistics_request(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     }
 }
 
-pub(super) fn statistics_reply(cx: &mut Context<'_>, span: Span<'_>) -> Part {
+pub(super) fn statistics_reply(cx: &mut Context<'_>, span: Span<'_>) -> PartResult {
     let mut fields = Fields::new(span);
     let kind = fields.u16()?;
     cx.text("\n\t type ");
@@ -60,19 +60,20 @@ pub(super) fn statistics_reply(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     let flags = fields.u16()?;
     put!(cx, ", flags 0x{flags:04x}");
     put_bitmap(cx, REPLY_FLAGS, u32::from(flags), bits(REPLY_FLAGS));
-    let (entry, size, repeats): (fn(&mut Context<'_>, &mut Fields<'_>) -> Part, usize, bool) = match kind {
-        0 => (description, 1056, false),
-        1 => {
-            let outcome = flow_statistics(cx, fields.rest);
-            return settle(cx, outcome);
-        }
-        2 => (aggregate, 24, false),
-        3 => (table_statistics, 64, true),
-        4 => (port_statistics, 104, true),
-        5 => (queue_statistics, 32, true),
-        0xffff => return vendor_data(cx, fields.rest),
-        _ => return fields.rest.need(fields.left()),
-    };
+    let (entry, size, repeats): (fn(&mut Context<'_>, &mut Fields<'_>) -> PartResult, usize, bool) =
+        match kind {
+            0 => (description, 1056, false),
+            1 => {
+                let outcome = flow_statistics(cx, fields.rest);
+                return settle(cx, outcome);
+            }
+            2 => (aggregate, 24, false),
+            3 => (table_statistics, 64, true),
+            4 => (port_statistics, 104, true),
+            5 => (queue_statistics, 32, true),
+            0xffff => return vendor_data(cx, fields.rest),
+            _ => return fields.rest.need(fields.left()),
+        };
     if !repeats && fields.left() != size {
         return settle(cx, Ok(Err(Invalid(fields.rest))));
     }
@@ -85,7 +86,7 @@ pub(super) fn statistics_reply(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     Ok(())
 }
 
-fn description(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn description(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     for (name, count) in
         [("mfr_desc", 256), ("hw_desc", 256), ("sw_desc", 256), ("serial_num", 32), ("dp_desc", 256)]
     {
@@ -95,14 +96,14 @@ fn description(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     Ok(())
 }
 
-fn aggregate(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn aggregate(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     fields.put_u64(cx, "\n\t packet_count")?;
     fields.put_u64(cx, ", byte_count")?;
     fields.put_u32(cx, ", flow_count")?;
     fields.padding(4)
 }
 
-fn table_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn table_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     let table = fields.u8()?;
     cx.text("\n\t table_id ");
     put_name(cx, TABLES, table, Otherwise::Decimal);
@@ -115,7 +116,7 @@ fn table_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     fields.put_u64(cx, ", matched_count")
 }
 
-fn port_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn port_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     put_port(cx, fields, "\n\t  port_no ")?;
     if cx.verbose() < 2 {
         return fields.padding(102);
@@ -140,7 +141,7 @@ fn port_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     Ok(())
 }
 
-fn queue_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
+fn queue_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> PartResult {
     put_port(cx, fields, "\n\t  port_no ")?;
     fields.pass(2);
     fields.put_u32(cx, ", queue_id")?;

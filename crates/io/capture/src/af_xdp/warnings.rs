@@ -6,15 +6,15 @@ use tapline_source::Event;
 use tapline_sys::{Link, SyscallError};
 
 /// The warnings about one interface so far.
-pub(super) struct Told<'a> {
+pub(super) struct LinkWarnings<'a> {
     interface: &'a str,
     events: Vec<Event>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> LinkWarnings<'a> {
     /// No warning yet.
-    pub(super) fn about(interface: &'a str) -> Told<'a> {
-        Told { interface, events: Vec::new() }
+    pub(super) fn about(interface: &'a str) -> LinkWarnings<'a> {
+        LinkWarnings { interface, events: Vec::new() }
     }
 
     pub(super) fn into_events(self) -> Vec<Event> {
