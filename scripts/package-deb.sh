@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: package-deb.sh TREES OUT [VERSION]
-# Packages of Debian from the trees of package-trees.sh. dpkg-deb is all that is needed: a list of files and a few scripts are no reason to
+# Packages of Debian from the trees of package-trees.sh. dpkg-deb is all that is needed: a list of files and a few scripts are not a reason to
 # build a packager.
 set -euo pipefail
 trees=$(realpath "$1")

@@ -124,7 +124,7 @@ class Packets(unittest.TestCase):
         self.write("garbage", "-c", "100")
         found, told, said = self.read("garbage")
         self.assertEqual((len(found), self.losses(told)), (100, [5]))
-        self.assertEqual(said.count("is no chunk of packets"), 2)
+        self.assertEqual(said.count("is not a chunk of packets"), 2)
         self.assertIn("chunk s-1-0 is damaged", said)
 
     def test_no_packet_is_lost_while_the_broker_is_killed(self):

@@ -260,8 +260,10 @@ impl File<'_> {
             let DeValue::Table(options) = value.get_ref() else {
                 match below {
                     Some(below) => self.option(below, &vec![PROFILE.to_owned()], at, &profile, value),
-                    None => self
-                        .fault(at, format!("{PROFILE}.{profile} is no table: [{PROFILE}.NAME] has options")),
+                    None => self.fault(
+                        at,
+                        format!("{PROFILE}.{profile} is not a table: [{PROFILE}.NAME] has options"),
+                    ),
                 }
                 continue;
             };

@@ -74,7 +74,7 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     let file = options.clone().custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
-        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file")),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file")),
     }
 }
 
@@ -129,7 +129,7 @@ fn read_within(file: &File, len_max: u64, patience: Duration) -> io::Result<Vec<
     loop {
         let ready = poller.wait(end.saturating_duration_since(Instant::now())).map_err(io::Error::other)?;
         match rest.read_to_end(&mut bytes) {
-            // At a pipe without a writer this is no end: one may come yet.
+            // At a pipe without a writer this is not an end: one may come yet.
             Ok(_) if ready > 0 => return Ok(bytes),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
             _ if Instant::now() >= end => {

@@ -116,7 +116,7 @@ impl PrivateFolder<'_> {
         gid: Option<u32>,
     ) -> Result<(), SyscallError> {
         let (folder, name) = (self.inner.fd.as_raw_fd(), c_string(name)?);
-        // SAFETY: `name` is a C string that lives through the call. In a folder of ours alone the name is no link.
+        // SAFETY: `name` is a C string that lives through the call. In a folder of ours alone the name is not a link.
         check("fchmodat", unsafe { libc::fchmodat(folder, name.as_ptr(), mode, 0) })?;
         let [uid, gid] = [uid, gid].map(|id| id.unwrap_or(u32::MAX));
         // SAFETY: as above.

@@ -174,7 +174,7 @@ impl Memfd {
     /// A descriptor that can only be read does not protect, because it can be opened again; so the seal must hold
     /// there too.
     fn reopened_breach(&self, len: usize) -> Option<&'static str> {
-        const UNTRIED: &str = "opening it anew and mapping it for writing could not be tried";
+        const UNTRIED: &str = "opening it again and mapping it for writing could not be tested";
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let Ok(again) = File::options().read(true).write(true).open(path) else { return Some(UNTRIED) };
         writable_map(again.as_raw_fd(), len)

@@ -43,7 +43,7 @@ pub fn advise_large_pages<T>(memory: &mut [T]) {
     let address = memory.as_mut_ptr().cast::<u8>().wrapping_add(first - start);
     debug_assert!(address.addr() + len <= end);
     // SAFETY: the range is whole pages inside of memory that we borrow alone; MADV_HUGEPAGE changes how it is backed,
-    // never its contents. The returned error may be that the kernel has no such pages, which is no fault here.
+    // never its contents. The returned error may be that the kernel has no such pages, which is not a fault here.
     unsafe { libc::madvise(address.cast(), len, libc::MADV_HUGEPAGE) };
 }
 

@@ -132,7 +132,7 @@ mod tests {
         for len in 0..answer.len() {
             assert!(of(len).is_none_or(|less| less.actions == 9 && less.metadata == 0), "{len}");
         }
-        // A value that is too short is no number.
+        // A value that is too short is not a number.
         assert_eq!(parse_features(&Message::of_body(&body(0, XDP_FEATURES, &[1, 2]))), None);
     }
 

@@ -141,7 +141,7 @@ fn share_names() -> Result<(), SyscallError> {
     fs::create_dir_all(folder).map_err(|source| SyscallError { call: "mkdir(/run/netns)", source })?;
     let share = || mount(Path::new(""), folder, libc::MS_SHARED | libc::MS_REC);
     match share() {
-        // It is no mount yet.
+        // It is not a mount yet.
         Err(error) if error.errno() == libc::EINVAL => {
             mount(folder, folder, libc::MS_BIND | libc::MS_REC)?;
             share()

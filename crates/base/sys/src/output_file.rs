@@ -168,7 +168,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "it is a link, and root follows none: name the file that is meant, or use --follow-links",
+            "it is a link, and root follows none: name the file itself, or use --follow-links",
         ),
         _ => error,
     })?;
@@ -195,7 +195,7 @@ fn check_owner(about: &Metadata) -> io::Result<()> {
     Err(io::Error::new(
         io::ErrorKind::AlreadyExists,
         format!(
-            "it belongs to the user {}, who could read what root writes to it: remove it, or name another file",
+            "it belongs to the user {}, who could read the output of root: remove it, or name another file",
             name.unwrap_or_else(|| about.uid().to_string())
         ),
     ))

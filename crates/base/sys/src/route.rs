@@ -329,7 +329,7 @@ fn parse_change(message: &Message<'_>) -> Option<LinkChange> {
 }
 
 fn parse_link(message: &Message<'_>) -> Option<Link> {
-    // The kernel also tells of a bridge's ports under RTM_NEWLINK, in the family AF_BRIDGE: those are no interfaces.
+    // The kernel also tells of a bridge's ports under RTM_NEWLINK, in the family AF_BRIDGE: those are not interfaces.
     if !matches!(message.kind, libc::RTM_NEWLINK | libc::RTM_DELLINK) || *message.body.first()? != 0 {
         return None;
     }

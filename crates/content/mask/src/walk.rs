@@ -245,7 +245,7 @@ impl Masker {
             ip_protocol::ICMP => self.icmp(data, place, depth),
             ip_protocol::ICMPV6 => self.icmp6(data, place, depth),
             ip_protocol::IGMP => self.igmp(data, place),
-            // Parameters and numbers of a security association are no addresses.
+            // Parameters and numbers of a security association are not addresses.
             ip_protocol::ESP => self.wipe(data, at(8)..place.end),
             _ => {
                 self.is_understood &= place.is_empty();

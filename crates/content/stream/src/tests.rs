@@ -114,7 +114,7 @@ fn frame(port: u16, is_client: bool, (seq, ack): (u32, u32), flags: u8, payload:
     let tcp = Tcp { src, dst, seq, ack, flags, ..Tcp::default() };
     let mut frame =
         Ethernet::between(from, to).ip(&tcp.packet(IpPair::between(from, to, IpVersion::V4), payload));
-    // Padding of the link is no payload.
+    // Padding of the link is not payload.
     frame.resize(frame.len().max(60), b'x');
     frame
 }

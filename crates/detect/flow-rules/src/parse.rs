@@ -249,7 +249,7 @@ impl<'t> Parser<'t> {
         self.once("default", span)?;
         let actions = self.actions(rest)?;
         if actions.goes_on {
-            return Err(Error::at(rest.trimmed().span(), "after the default there is no rule to go on to")
+            return Err(Error::at(rest.trimmed().span(), "no rule may follow the default")
                 .hint("pass, drop, to NAME, reflect"));
         }
         self.file.default = actions;
@@ -367,7 +367,7 @@ impl<'t> Parser<'t> {
                 let message = if word.is_empty() {
                     "expected an action".to_owned()
                 } else {
-                    format!("`{word}` is no action")
+                    format!("`{word}` is not an action")
                 };
                 return Err(Error::at(span, message)
                     .hint("pass, drop, count, sample K/M, reflect, to NAME, go on, stop"));
@@ -460,14 +460,14 @@ fn share(words: &mut Words<'_>) -> Result<Share, Error> {
     let parts = word.split_once('/').and_then(|(chosen, of)| Some((number(chosen)?, number(of)?)));
     match parts {
         Some((chosen, of)) if of > 0 && chosen <= of => Ok(Share { chosen, of }),
-        _ => Err(Error::at(span, format!("`{word}` is no share")).hint("such as 1/100: one of a hundred")),
+        _ => Err(Error::at(span, format!("`{word}` is not a share")).hint("such as 1/100: one of a hundred")),
     }
 }
 
 fn protocol((word, span): (&str, Span)) -> Result<u8, Error> {
     let named = NAMES.iter().find(|(name, _)| *name == word).map(|(_, number)| *number);
     named.or_else(|| word.parse().ok()).ok_or_else(|| {
-        Error::at(span, format!("`{word}` is no protocol"))
+        Error::at(span, format!("`{word}` is not a protocol"))
             .hint("tcp, udp, sctp, icmp, icmp6, or a number from 0 to 255")
     })
 }
@@ -486,7 +486,7 @@ fn end((word, span): (&str, Span), protocol: u8) -> Result<(SocketAddr, Span), E
     if !has_ports(protocol) {
         let address: Result<IpAddr, _> = word.parse();
         return address.map(|address| (SocketAddr::new(address, 0), span)).map_err(|_| {
-            Error::at(span, format!("`{word}` is no address"))
+            Error::at(span, format!("`{word}` is not an address"))
                 .hint("such as 192.0.2.1, or 2001:db8::1; this protocol has no ports")
         });
     }
@@ -495,7 +495,7 @@ fn end((word, span): (&str, Span), protocol: u8) -> Result<(SocketAddr, Span), E
         SocketAddr::V6(end) => end.scope_id() == 0,
     });
     end.map(|end| (end, span)).ok_or_else(|| {
-        Error::at(span, format!("`{word}` is no address with a port"))
+        Error::at(span, format!("`{word}` is not an address with a port"))
             .hint("such as 192.0.2.1:443, or [2001:db8::1]:443")
     })
 }

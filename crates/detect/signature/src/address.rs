@@ -65,7 +65,7 @@ impl Translation<'_> {
         }
         if depth > DEPTH_MAX {
             let text = shortened(text);
-            return Err(format!("`{text}` lies {DEPTH_MAX} lists or variables deep: write it out"));
+            return Err(format!("`{text}` is {DEPTH_MAX} lists or variables deep: write it out"));
         }
         if let Some(rest) = text.strip_prefix('!') {
             let Some(inner) = self.expression(rest, depth + 1)? else {
@@ -143,7 +143,7 @@ fn elements(list: &str) -> Result<Vec<&str>, String> {
 
 /// An address, or a network; bits of the host are cleared.
 fn network(side: Side, text: &str) -> Result<String, String> {
-    let wrong = || format!("`{text}` is no address and no network such as 192.0.2.0/24");
+    let wrong = || format!("`{text}` is neither an address nor a network such as 192.0.2.0/24");
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
@@ -182,7 +182,7 @@ fn prefix_length(text: &str, width: u32) -> Option<u32> {
 
 /// A port, or a range with one or both ends.
 fn port_range(side: Side, text: &str) -> Result<String, String> {
-    let wrong = || format!("`{text}` is no port and no range such as 1024:");
+    let wrong = || format!("`{text}` is neither a port nor a range such as 1024:");
     let port = |text: &str, otherwise: u16| match text.trim() {
         "" => Ok(otherwise),
         text => text.parse::<u16>().map_err(|_| wrong()),

@@ -159,7 +159,7 @@ fn bits(text: &str, letters: &[(char, u8)]) -> Result<(u8, FlagMode), String> {
             '!' => mode = FlagMode::None,
             letter => {
                 let known = letters.iter().find(|(known, _)| known.eq_ignore_ascii_case(&letter));
-                set |= known.ok_or_else(|| format!("`{letter}` in `{text}` is no flag"))?.1;
+                set |= known.ok_or_else(|| format!("`{letter}` in `{text}` is not a flag"))?.1;
             }
         }
     }

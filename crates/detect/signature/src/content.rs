@@ -190,7 +190,7 @@ fn hex(text: &[u8], bytes: &mut Vec<u8>) -> Result<(), String> {
     let mut digits = text.iter().filter(|byte| !byte.is_ascii_whitespace());
     let digit = |byte: &u8| {
         let value = char::from(*byte).to_digit(16);
-        value.ok_or_else(|| format!("`{}` in |...| is no hexadecimal digit", char::from(*byte)))
+        value.ok_or_else(|| format!("`{}` in |...| is not a hexadecimal digit", char::from(*byte)))
     };
     while let Some(high) = digits.next() {
         let low = digits.next().ok_or_else(|| "|...| has an odd number of digits".to_owned())?;

@@ -50,7 +50,7 @@ impl Header {
             "<>" => forth
                 .zip(way(Side::Destination, Side::Source)?)
                 .map(|(forth, back)| if forth == back { forth } else { format!("(({forth}) or ({back}))") }),
-            other => return Err(format!("`{other}` is no direction: -> and <> are")),
+            other => return Err(format!("unknown direction `{other}`; expected -> or <>")),
         };
         let all = sides.map_or((*filter).to_owned(), |sides| format!("{filter} and {sides}"));
         Ok(Header { protocol, filter: format!("anyvlan({all})") })

@@ -70,7 +70,7 @@ pub(crate) fn number(text: &str, max: u64) -> Result<u64, String> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    let parsed = parsed.map_err(|_| format!("`{text}` is no number"))?;
+    let parsed = parsed.map_err(|_| format!("`{text}` is not a number"))?;
     if parsed > max { Err(format!("`{text}` exceeds {max}")) } else { Ok(parsed) }
 }
 

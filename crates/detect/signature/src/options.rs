@@ -46,7 +46,7 @@ fn option(text: &str) -> Result<Option<RawOption<'_>>, String> {
     let name = name.trim();
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '.' | '-');
     if name.is_empty() || !name.chars().all(is_name) {
-        return Err(format!("`{}` is no option's name", shortened(name)));
+        return Err(format!("`{}` is not an option's name", shortened(name)));
     }
     Ok(Some(RawOption { name: name.to_ascii_lowercase(), value: value.trim() }))
 }

@@ -110,7 +110,7 @@ fn checked_name(name: &str) -> Result<&str, String> {
     let is_right = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     match !name.is_empty() && name.chars().all(is_right) {
         true => Ok(name),
-        false => Err(format!("`{}` is no variable's name", shortened(name))),
+        false => Err(format!("`{}` is not a variable's name", shortened(name))),
     }
 }
 
@@ -176,7 +176,7 @@ impl Ruleset {
                     ruleset.refuse(number, line, format!("more than {SIGNATURES_MAX} signatures"));
                 }
                 Ok(signature) if !known.insert((signature.gid, signature.sid)) => {
-                    ruleset.refuse(number, line, "the sid stands in a line above".to_owned());
+                    ruleset.refuse(number, line, "a line above has this sid".to_owned());
                 }
                 Ok(signature) => ruleset.signatures.push(signature),
                 Err(reason) => ruleset.refuse(number, line, reason),
@@ -233,7 +233,7 @@ fn logical_lines(text: &[u8]) -> impl Iterator<Item = LogicalLine> {
         let text = match is_too_long {
             true => Err(format!("the line exceeds {LINE_MAX} bytes")),
             false => String::from_utf8(joined)
-                .map_err(|_| "the line is no UTF-8: write other bytes as |hex|".to_owned()),
+                .map_err(|_| "the line is not UTF-8: write other bytes as |hex|".to_owned()),
         };
         Some(LogicalLine { number, text })
     })
@@ -292,8 +292,8 @@ mod tests {
             assert!(refusal.to_string().contains(wanted) && refusal.line == 1, "{text}: {refusal}");
         }
         let twice = parsed("alert ip any any -> any any (sid:5;)\nalert ip any any -> any any (sid:5;)");
-        assert_eq!(twice.refusals[0].to_string(), "line 2 (sid 5): the sid stands in a line above");
-        assert_eq!(twice.reasons(), [("the sid stands in a line above", 1)]);
+        assert_eq!(twice.refusals[0].to_string(), "line 2 (sid 5): a line above has this sid");
+        assert_eq!(twice.reasons(), [("a line above has this sid", 1)]);
     }
 
     #[test]

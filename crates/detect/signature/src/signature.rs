@@ -165,7 +165,7 @@ impl Signature {
             PayloadOption::Content(content) => Some(content),
             _ => None,
         });
-        let content = last.into_iter().next().ok_or_else(|| format!("`{name}` stands before any content"))?;
+        let content = last.into_iter().next().ok_or_else(|| format!("`{name}` comes before any content"))?;
         content.set(name, value)
     }
 
@@ -232,7 +232,7 @@ fn action(word: &str) -> Result<Action, String> {
         "drop" | "reject" | "sdrop" | "block" => {
             Err(format!("`{word}` stops packets, which are only looked at here: write alert"))
         }
-        other => Err(format!("`{}` is no action: alert, log and pass are", shortened(other))),
+        other => Err(format!("unknown action `{}`; expected alert, log or pass", shortened(other))),
     }
 }
 

@@ -59,7 +59,7 @@ impl Threshold {
                 ("track", "by_dst") => track = Some(Track::Destination),
                 ("count", digits) => count = Some(number(digits, u32::MAX.into())? as u32),
                 ("seconds", digits) => seconds = Some(number(digits, u32::MAX.into())? as u32),
-                _ => return Err(format!("`{part}` is no part of a threshold")),
+                _ => return Err(format!("`{part}` is not a part of a threshold")),
             }
         }
         let (Some(kind), Some(track), Some(count @ 1..), Some(seconds @ 1..)) = (kind, track, count, seconds)

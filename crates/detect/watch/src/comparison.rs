@@ -28,7 +28,8 @@ impl Comparison {
     /// # Errors
     /// The reason, in words.
     pub fn parse(text: &str) -> Result<Comparison, String> {
-        let form = || format!("`{text}` is no comparison: write bytes > 1M, packets < 3 or duration > 10s");
+        let form =
+            || format!("`{text}` is not a comparison: write bytes > 1M, packets < 3 or duration > 10s");
         let words: Vec<&str> = text.split_whitespace().collect();
         let [name, sign @ (">" | "<"), limit] = words.as_slice() else { return Err(form()) };
         let (number, limit) = match *name {

@@ -344,7 +344,9 @@ pub(crate) fn start_and_wait(job: &CommandJob, is_over: &mut dyn FnMut() -> bool
             let _ = child.kill();
             let _ = child.wait();
             return Err(match has_ended {
-                true => Failure::new("end", format!("{program} was killed: the end had no time for it")),
+                true => {
+                    Failure::new("end", format!("{program} was killed: the run ended before it was done"))
+                }
                 false => {
                     let text = format!("{program} was killed: it took longer than {COMMAND_TIME:?}");
                     Failure::new("time", text)

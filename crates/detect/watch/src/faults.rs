@@ -39,7 +39,7 @@ impl Faults {
         let place = if rule.is_empty() { String::new() } else { format!("rule {rule}: ") };
         self.untold.push(match self.known.len() {
             ..=CAUSES_MAX => format!("{place}{}; more of this kind is counted", failure.text),
-            _ => "more causes of failures are not told; the table of rules counts all".to_owned(),
+            _ => "more causes of failures are not reported; the table of rules counts all".to_owned(),
         });
     }
 

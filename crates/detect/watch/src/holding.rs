@@ -170,8 +170,11 @@ fn hold_name(event: &Event, from_ns: i64, to_ns: i64) -> String {
 
 fn work(jobs: &Receiver<Job>, tally: &Tally, ending: &Ending, keep: &KeepHold) {
     for Job { rule, request, mut place } in jobs {
-        let kept =
-            if ending.is_over() { Err("the end had no time for it".to_owned()) } else { keep(&request) };
+        let kept = if ending.is_over() {
+            Err("the run ended before it was done".to_owned())
+        } else {
+            keep(&request)
+        };
         place.is_made = kept.is_ok();
         // First of all, so that the place is free once the failure is counted.
         drop(place);

@@ -202,7 +202,7 @@ fn rule(text: RuleText, line: usize) -> Result<Rule, String> {
     let source = source(&text.on)?;
     let of_flows = matches!(source, Source::FlowBegun | Source::FlowEnded);
     if text.fpl.is_some() && (text.filter.is_some() || of_flows || matches!(source, Source::Account(_))) {
-        return Err("fpl stands in place of filter, for packets: leave the other out".to_owned());
+        return Err("fpl replaces filter, for packets: leave one of them out".to_owned());
     }
     if matches!(source, Source::Account(_)) && (text.filter.is_some() || !text.by.is_empty()) {
         return Err("the account is counted by interface: leave filter and by out".to_owned());
@@ -265,7 +265,7 @@ fn source(text: &str) -> Result<Source, String> {
         ["account", "lost"] => Source::Account(AccountRow::Lost),
         ["account", "before"] => Source::Account(AccountRow::Before),
         ["account", "imbalance"] => Source::Account(AccountRow::Imbalance),
-        _ => return Err(format!("on = \"{text}\" is no source of events; there are {SOURCES}")),
+        _ => return Err(format!("unknown source of events on = \"{text}\"; expected one of {SOURCES}")),
     })
 }
 
@@ -300,7 +300,7 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
     };
     if matches!(count, Count::Distinct(_)) && above > VALUES_MAX {
         return Err(format!(
-            "above = {above}: with distinct it is {VALUES_MAX} at most, as no more values of a key are told apart"
+            "above = {above}: with distinct it is {VALUES_MAX} at most, as no more values of a key are distinguished"
         ));
     }
     Ok(Some(Condition { count, threshold: Threshold { window_ns, above, below } }))
@@ -308,7 +308,7 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
 
 fn field(word: &str) -> Result<KeyField, String> {
     let known = || KeyField::ALL.map(|(word, _)| word).join(", ");
-    KeyField::parse(word).ok_or_else(|| format!("`{word}` is no field; there are {}", known()))
+    KeyField::parse(word).ok_or_else(|| format!("unknown field `{word}`; expected one of {}", known()))
 }
 
 /// `COUNT/TIME`.
@@ -487,8 +487,8 @@ limit = "5/1h"
             parse(&text).err().unwrap_or_else(|| panic!("{rest} is taken")).to_string()
         };
         for (rest, words) in [
-            ("on = \"pakket\"", "`x` in line 3: on = \"pakket\" is no source"),
-            ("on = \"packet\"\nby = [\"source\"]", "`source` is no field; there are src, dst"),
+            ("on = \"pakket\"", "`x` in line 3: unknown source of events on = \"pakket\""),
+            ("on = \"packet\"\nby = [\"source\"]", "unknown field `source`; expected one of src, dst"),
             ("on = \"packet\"\nabove = 3", "needs window"),
             ("on = \"packet\"\nwindow = \"3s\"", "window needs above"),
             ("on = \"packet\"\nabove = 3\nbelow = 3\nwindow = \"3s\"", "below is less"),

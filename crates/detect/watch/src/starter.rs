@@ -182,7 +182,7 @@ mod tests {
     fn the_end_has_a_command_killed() {
         let starter = starter(&[&["sleep", "777"], &["true"]]);
         let (counts, told) = ended(&starter, &["sleep", "777"], Duration::from_millis(100));
-        assert!(counts.failed == 1 && told.contains("the end had no time for it"), "{counts:?} {told}");
+        assert!(counts.failed == 1 && told.contains("the run ended before it was done"), "{counts:?} {told}");
         // An order to kill that came late is none for the next command.
         starter.0.lock().unwrap().get_mut().write_all(b"\n").unwrap();
         assert_eq!(ended(&starter, &["true"], Duration::from_secs(20)).0.done, 1);

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ExportArgs, options: &Options, report: &mut Report) -> 
         match peer.as_str() {
             "pmacctd" if has_program("pmacctd") => peers.push("pmacctd"),
             "pmacctd" => println!("  pmacctd is not installed"),
-            other => bail!("{other} is no peer; there is pmacctd"),
+            other => bail!("{other} is not a peer; there is pmacctd"),
         }
     }
     let mut rows = 0;

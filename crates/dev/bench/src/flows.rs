@@ -68,7 +68,7 @@ pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> a
             "nfpcapd" => &["nfpcapd", "nfdump"],
             "argus" => &["argus", "racount"],
             "pmacctd" => &["pmacctd"],
-            other => bail!("{other} is no peer; there are softflowd, nfpcapd, argus and pmacctd"),
+            other => bail!("{other} is not a peer; there are softflowd, nfpcapd, argus and pmacctd"),
         };
         if needs.iter().all(|program| has_program(program)) {
             peers.push(peer);

@@ -296,7 +296,7 @@ fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<D
 /// Processor time of the kernel's threads for work that interrupts left.
 fn receiving_threads() -> anyhow::Result<Duration> {
     let all: Option<u64> = scheduled::kernel_threads("ksoftirqd/").into_iter().map(scheduled::thread).sum();
-    all.map(Duration::from_nanos).context("the kernel does not tell what its threads take")
+    all.map(Duration::from_nanos).context("the kernel does not report what its threads take")
 }
 
 /// Nanoseconds of the daemon's capture thread so far.

@@ -27,7 +27,7 @@ pub fn volume(variable: &str, small: u64) -> u64 {
 pub fn number(variable: &str, default: u64) -> u64 {
     let Some(text) = std::env::var_os(variable) else { return default };
     let number = text.to_str().and_then(|text| text.parse().ok());
-    number.unwrap_or_else(|| panic!("{variable}={} is no whole number", text.display()))
+    number.unwrap_or_else(|| panic!("{variable}={} is not a whole number", text.display()))
 }
 
 /// The least processor time that `work` took in three runs, and its last result.

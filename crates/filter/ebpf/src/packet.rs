@@ -206,8 +206,6 @@ fn field_name(field: MetaField) -> &'static str {
         MetaField::PacketType => "how the packet was addressed (inbound, outbound)",
         MetaField::InterfaceIndex => "the interface",
         MetaField::ReceiveHash => "the receive hash",
-        MetaField::VlanTag | MetaField::VlanPresent | MetaField::VlanProtocol => {
-            "a VLAN tag beside the packet"
-        }
+        MetaField::VlanTag | MetaField::VlanPresent | MetaField::VlanProtocol => "a VLAN tag in metadata",
     }
 }

@@ -380,7 +380,7 @@ fn unqualified(expr: &Expr) -> Error {
             format!("'{name}' needs parentheses: {name}(...); if it is a host, write host before it")
         }
         Some(Id::Name(name)) => {
-            format!("'{name}' is no word of the language; if it is a host, write host before it")
+            format!("'{name}' is not a word of the language; if it is a host, write host before it")
         }
         _ => "say what this is: host, net, port, portrange, proto, or ether host".into(),
     };

@@ -34,7 +34,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Another kind of file.
-    #[error("{} is no file of cells, or of another version: {what}", path.display())]
+    #[error("{} is not a file of cells, or of another version: {what}", path.display())]
     WrongFile {
         /// The file.
         path: PathBuf,

@@ -150,7 +150,7 @@ fn open(path: &Path) -> Result<(File, bool), Error> {
     let wrong = |what: String| Err(Error::WrongFile { path: path.to_owned(), what });
     let caller = Identity::of_caller().map(|caller| caller.uid);
     if !about.is_file() || about.nlink() > 1 {
-        return wrong("it is no regular file with one name".to_owned());
+        return wrong("it is not a regular file with one name".to_owned());
     }
     if ![Some(0), Some(privilege::user()), caller].contains(&Some(about.uid())) {
         return wrong(format!(

@@ -141,8 +141,9 @@ fn address(rest: &str) -> Scanned<'_> {
     let len = rest.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let text = &rest[..len];
     let value = text.parse::<std::net::Ipv4Addr>().map(|address| Token::Number(u32::from(address).into()));
-    let error =
-        || Error::whole(format!("'{text}' is no IPv4 address")).hint("four numbers from 0 to 255: 10.0.0.1");
+    let error = || {
+        Error::whole(format!("'{text}' is not an IPv4 address")).hint("four numbers from 0 to 255: 10.0.0.1")
+    };
     (value.map_err(|_| error()), len)
 }
 
@@ -170,7 +171,7 @@ fn text(rest: &str) -> Scanned<'_> {
         at += len;
     }
     if !(1..=8).contains(&count) {
-        let error = Error::whole(format!("a text of {count} characters is no number"));
+        let error = Error::whole(format!("a text of {count} characters is not a number"));
         return (Err(error.hint("1 to 8 characters fit 64 bits")), at + 1);
     }
     (Ok(Token::Number(value)), at + 1)
@@ -234,10 +235,10 @@ mod tests {
             ("0x", "'0x' is not a number"),
             ("12ab", "'12ab' is not a number"),
             ("18446744073709551616", "18446744073709551616 takes more than 64 bits"),
-            ("1.2.3", "'1.2.3' is no IPv4 address"),
-            ("1.2.3.400", "'1.2.3.400' is no IPv4 address"),
-            ("''", "a text of 0 characters is no number"),
-            ("'123456789'", "a text of 9 characters is no number"),
+            ("1.2.3", "'1.2.3' is not an IPv4 address"),
+            ("1.2.3.400", "'1.2.3.400' is not an IPv4 address"),
+            ("''", "a text of 0 characters is not a number"),
+            ("'123456789'", "a text of 9 characters is not a number"),
             ("'\\q'", "this escape does not exist"),
             ("'\\xg0'", "this escape does not exist"),
             ("'ab", "this text has no end, or a character that is not ASCII"),

@@ -278,7 +278,7 @@ impl<'a> Parser<'a> {
             ExprKind::Binary(relation, tested, end) if relation.is_relation() => {
                 Ok((*tested, relation, *end))
             }
-            _ => Err(Error::at(test.span, "this is no comparison of the loop's register")
+            _ => Err(Error::at(test.span, "this is not a comparison of the loop's register")
                 .hint("a loop's test compares its register with its end: R[0] < 10")),
         }
     }
@@ -291,7 +291,7 @@ impl<'a> Parser<'a> {
         match operator {
             Some(Operator::Add) => Ok((stepped, true, step)),
             Some(Operator::Subtract) => Ok((stepped, false, step)),
-            _ => Err(Error::at(self.since(start), "this is no step of a loop")
+            _ => Err(Error::at(self.since(start), "this is not a step of a loop")
                 .hint("a step is R[n] += step, R[n] -= step, R[n]++ or R[n]--")),
         }
     }

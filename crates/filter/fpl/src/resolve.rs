@@ -85,9 +85,8 @@ impl<'a> Resolver<'a> {
     fn define_constant(&mut self, name: &'a Name, value: &'a ast::Expr) -> Result<(), Error> {
         let resolved = self.expr(value, None)?;
         let Some(constant) = resolved.constant() else {
-            return Err(
-                Error::at(value.span, "this is no constant").hint("MACRO defines a name for an expression")
-            );
+            return Err(Error::at(value.span, "this is not a constant")
+                .hint("MACRO defines a name for an expression"));
         };
         self.define(name, Meaning::Constant(constant, resolved.sign))
     }
@@ -221,11 +220,11 @@ impl<'a> Resolver<'a> {
     fn register(&mut self, place: &'a ast::Expr, hint: &str) -> Result<usize, Error> {
         match place.kind {
             ExprKind::Register(_) | ExprKind::Name(..) => {}
-            _ => return Err(Error::at(place.span, "this is no register").hint(hint)),
+            _ => return Err(Error::at(place.span, "this is not a register").hint(hint)),
         }
         match self.place(place, None)? {
             AssignmentTarget::Register(register) => Ok(register),
-            AssignmentTarget::Cell(_) => Err(Error::at(place.span, "this is no register").hint(hint)),
+            AssignmentTarget::Cell(_) => Err(Error::at(place.span, "this is not a register").hint(hint)),
         }
     }
 

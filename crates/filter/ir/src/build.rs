@@ -17,7 +17,7 @@ pub struct Builder {
 
 impl Builder {
     /// A graph without blocks.
-    #[expect(clippy::new_without_default, reason = "an empty builder is no sensible default")]
+    #[expect(clippy::new_without_default, reason = "an empty builder is not a sensible default")]
     pub fn new() -> Builder {
         let ir = Ir {
             instructions: Vec::new(),

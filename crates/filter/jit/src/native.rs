@@ -189,7 +189,7 @@ impl Native {
         for (name, entry, placed) in [("run", Entry::Run, run), ("select", Entry::Select, Some(self.code()))]
         {
             let Some(placed) = placed else {
-                text += &format!("{name}: interpreted, for want of executable memory\n");
+                text += &format!("{name}: interpreted: no executable memory\n");
                 continue;
             };
             let code = lower::generate(&self.source(), entry, target()?.as_ref(), true)?;

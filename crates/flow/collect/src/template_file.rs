@@ -82,7 +82,7 @@ impl TemplateFile {
         let file = output_file::open(path, OpenOptions::new().read(true).append(true).create(true));
         let file = file.map_err(fault)?;
         if !file.metadata().map_err(fault)?.is_file() {
-            return Err(fault(io::Error::other("it is no file: templates are read again and added to")));
+            return Err(fault(io::Error::other("it is not a file: templates are read again and added to")));
         }
         let mut opened = TemplateFile { path: path.to_owned(), file, len: 0, refused: 0, kept: Vec::new() };
         opened.read()?;
@@ -342,7 +342,7 @@ mod tests {
         let path = folder.path().join("pipe");
         tapline_sys::disk::make_pipe(&path).unwrap();
         let error = TemplateFile::open(&path).unwrap_err();
-        assert!(format!("{error:?}").contains("it is no file"), "{error:?}");
+        assert!(format!("{error:?}").contains("it is not a file"), "{error:?}");
     }
 
     #[test]

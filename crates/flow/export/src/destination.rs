@@ -148,7 +148,7 @@ impl Destination {
         {
             let name = encoding.name();
             return Err(wrong(&format!(
-                "blocks of {name} behind each other are no file: send them to a server, or write parquet:DIR"
+                "consecutive blocks of {name} are not a file: send them to a server, or write parquet:DIR"
             )));
         }
         let usual = if matches!(place, DestinationAddress::ClickHouse(_)) {
@@ -342,7 +342,7 @@ fn take_settings(text: &str) -> Result<(String, Settings), Error> {
             Some(("format", name)) => settings.encoding = Some(encoding_of(name).map_err(&wrong)?),
             Some(("compress", name)) => {
                 let found = COMPRESSIONS.into_iter().find(|compression| compression.name() == name);
-                let why = || wrong(format!("`{name}` is no compression: there are gzip, zstd and lz4"));
+                let why = || wrong(format!("unknown compression `{name}`; expected gzip, zstd or lz4"));
                 settings.compression = Some(found.ok_or_else(why)?);
             }
             _ => others.push(part),
@@ -359,7 +359,7 @@ fn encoding_of(name: &str) -> Result<Encoding, String> {
     Encoding::of_name(name).filter(|encoding| encoding.is_of_flows()).ok_or_else(|| {
         let known = Encoding::ALL.into_iter().filter(|encoding| encoding.is_of_flows());
         let known: Vec<&str> = known.map(Encoding::name).collect();
-        format!("`{name}` is no format: there are {}", known.join(", "))
+        format!("unknown format `{name}`; expected one of {}", known.join(", "))
     })
 }
 
@@ -373,7 +373,7 @@ fn table_address(text: &str) -> Result<TableAddress, String> {
     };
     let parts: Vec<&str> = table.split('.').collect();
     if parts.len() > 2 || !parts.iter().all(|part| is_name(part)) {
-        return Err(format!("`{table}` is no table: DB.TABLE, of letters, digits and underscores"));
+        return Err(format!("`{table}` is not a table: DB.TABLE, of letters, digits and underscores"));
     }
     let (mut is_old, mut creates, mut has_tls) = (false, false, false);
     for setting in query.split('&').filter(|setting| !setting.is_empty()) {
@@ -381,7 +381,7 @@ fn table_address(text: &str) -> Result<TableAddress, String> {
             "old=yes" => is_old = true,
             "create=yes" => creates = true,
             "tls=yes" => has_tls = true,
-            _ => return Err(format!("`{setting}` is no setting: there are create=yes, old=yes and tls=yes")),
+            _ => return Err(format!("unknown setting `{setting}`; expected create=yes, old=yes or tls=yes")),
         }
     }
     let (scheme, port) = if has_tls { ("https", CLICKHOUSE_TLS_PORT) } else { ("http", CLICKHOUSE_PORT) };
@@ -464,7 +464,7 @@ mod tests {
             ("http:///path", "host is missing"),
             ("clickhouse://a:sesame@h/t", "a file"),
             ("clickhouse://h", "table is missing"),
-            ("clickhouse://h/a.b;drop", "no table"),
+            ("clickhouse://h/a.b;drop", "not a table"),
             ("clickhouse://h+/a", "host is missing"),
             ("clickhouse://h/a?x=y", "no setting"),
             ("clickhouse://h/a?format=json", "native"),
@@ -474,7 +474,7 @@ mod tests {
             ("batch+file:", "name of the file"),
             ("batch+stdout:a", "no name"),
             ("batch+file:a?compress=lz4", ".lz4"),
-            ("http://h/?compress=xz", "there are gzip, zstd and lz4"),
+            ("http://h/?compress=xz", "expected gzip, zstd or lz4"),
             ("batch+file:a?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),
             ("batch+file:a?format=parquet", "parquet:DIR"),
             ("http://me:sesame@host/?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),

@@ -7,7 +7,7 @@ use std::io;
 #[non_exhaustive]
 pub enum Error {
     /// A name of a sensor that is not valid in an id.
-    #[error("`{name}` is no name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores are")]
+    #[error("`{name}` is not a name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores are")]
     Sensor {
         /// The name that was given.
         name: String,
@@ -41,7 +41,7 @@ pub enum Error {
         wanted: &'static str,
     },
     /// A text that is not a destination of blocks.
-    #[error("`{text}` is no destination: {why}")]
+    #[error("`{text}` is not a destination: {why}")]
     Destination {
         /// The text, without a possible password.
         text: String,
@@ -49,7 +49,7 @@ pub enum Error {
         why: String,
     },
     /// A text that is not a topic to read.
-    #[error("`{text}` is no topic: {why}")]
+    #[error("`{text}` is not a topic: {why}")]
     Source {
         /// The text, without a possible password.
         text: String,

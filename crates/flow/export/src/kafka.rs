@@ -170,7 +170,7 @@ impl KafkaCarrier {
         let orphans: Vec<Arc<Block>> =
             self.taken.iter().filter(|block| !is_reported(block)).map(Arc::clone).collect();
         self.reports.with(|reported| {
-            let outcome = Outcome::Again("the client was started anew".to_owned());
+            let outcome = Outcome::Again("the client was restarted".to_owned());
             let report = |block| Report { block, outcome: outcome.clone() };
             reported.blocks.extend(orphans.into_iter().map(report));
         });

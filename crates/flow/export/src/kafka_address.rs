@@ -70,7 +70,7 @@ impl KafkaAddress {
         if !(1..=TOPIC_MAX).contains(&topic.len()) || !topic.chars().all(fits) || [".", ".."].contains(&topic)
         {
             return Err(format!(
-                "`{topic}` is no topic: 1 to {TOPIC_MAX} letters, digits, dots, hyphens and underscores"
+                "`{topic}` is not a topic: 1 to {TOPIC_MAX} letters, digits, dots, hyphens and underscores"
             ));
         }
         let brokers = hosts.split('+').map(broker).collect::<Result<Vec<String>, String>>()?;
@@ -86,7 +86,7 @@ impl KafkaAddress {
                 Some(("properties", file)) if !file.is_empty() => address.properties = Some(file.into()),
                 Some(given) if take(given) => {}
                 _ => {
-                    return Err(format!("`{setting}` is no setting: there are {known} and properties=FILE"));
+                    return Err(format!("unknown setting `{setting}`; expected {known} or properties=FILE"));
                 }
             }
         }
@@ -100,13 +100,13 @@ fn broker(host: &str) -> Result<String, String> {
     let (name, port) = match host.rsplit_once(':').filter(|_| !host.ends_with(']')) {
         None => (host, PORT),
         Some((name, digits)) => {
-            (name, digits.parse().map_err(|_| format!("`{digits}` is no port: 1 to 65535"))?)
+            (name, digits.parse().map_err(|_| format!("`{digits}` is not a port: 1 to 65535"))?)
         }
     };
     match name {
         "" => Err("a broker is missing: kafka://HOST:PORT/TOPIC".to_owned()),
         name if port == 0 || !name.chars().all(fits) => {
-            Err(format!("`{host}` is no broker: HOST or HOST:PORT, and + between several"))
+            Err(format!("`{host}` is not a broker: HOST or HOST:PORT, and + between several"))
         }
         name => Ok(format!("{name}:{port}")),
     }
@@ -146,19 +146,19 @@ mod tests {
         let many = format!("{}h/t", "h+".repeat(32));
         for (text, why) in [
             ("h", "topic is missing"),
-            ("h/", "no topic"),
-            ("h/..", "no topic"),
-            ("h/a b", "no topic"),
-            (long.as_str(), "no topic"),
+            ("h/", "not a topic"),
+            ("h/..", "not a topic"),
+            ("h/a b", "not a topic"),
+            (long.as_str(), "not a topic"),
             ("/t", "broker is missing"),
             ("h+/t", "broker is missing"),
-            ("h:0/t", "no broker"),
-            ("h:x/t", "no port"),
-            ("h,i/t", "no broker"),
+            ("h:0/t", "not a broker"),
+            ("h:x/t", "not a port"),
+            ("h,i/t", "not a broker"),
             (many.as_str(), "more than 32"),
-            ("h/t?acks=0", "no setting"),
-            ("h/t?key=packet", "no setting"),
-            ("h/t?properties=", "no setting"),
+            ("h/t?acks=0", "unknown setting"),
+            ("h/t?key=packet", "unknown setting"),
+            ("h/t?properties=", "unknown setting"),
         ] {
             let error = KafkaAddress::parse(text).expect_err(text);
             assert!(error.contains(why), "{error}");

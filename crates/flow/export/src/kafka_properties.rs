@@ -41,7 +41,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<(String, String)>, Error> {
             continue;
         }
         let Some((name, value)) = line.split_once('=') else {
-            return wrong(at + 1, "it is no property: NAME=VALUE");
+            return wrong(at + 1, "it is not a property: NAME=VALUE");
         };
         let (name, value) = (name.trim(), value.trim());
         let is_open = OPEN.iter().any(|open| name.starts_with(open)) && !CLOSED.contains(&name);
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn other_lines_are_told_by_number_without_values() {
         for (text, why) in [
-            ("\nsesame", ":2: it is no property"),
+            ("\nsesame", ":2: it is not a property"),
             ("acks=0 sesame", "`acks` is not set here"),
             ("ssl.engine.location=/sesame.so", "is not set here"),
             ("enable.idempotence=sesame", "is not set here"),

@@ -99,7 +99,7 @@ impl Head {
         let (sensor_len, encoding_len) = (usize::from(fixed[84]), usize::from(fixed[85]));
         let text = |from: usize, len: usize| {
             let name = bytes.get(from..from + len).ok_or_else(|| wrong("it is cut short"))?;
-            std::str::from_utf8(name).map_err(|_| wrong("a name is no text"))
+            std::str::from_utf8(name).map_err(|_| wrong("a name is not text"))
         };
         let sensor = Sensor::new(text(names, sensor_len)?).map_err(|error| wrong(&error.to_string()))?;
         let encoding = text(names + sensor_len, encoding_len)?;

@@ -184,7 +184,7 @@ impl ChunkHead {
             }
         }
         if !is_pcapng {
-            return Err("its headers tell of no packets (tapline-format: pcapng)");
+            return Err("its headers announce no packets (tapline-format: pcapng)");
         }
         let id = id.ok_or("it has no id (tapline-batch)")?;
         let packets = packets.ok_or("it has no count of packets (tapline-packets)")?;

@@ -87,7 +87,7 @@ impl<B: Batch> Worker<B> {
         let mut state = self.shared.lock();
         state.account.found = spool.found();
         if spool.unreadable() > 0 {
-            state.tell(format!("{} files in the spool are no blocks: renamed to .bad", spool.unreadable()));
+            state.tell(format!("{} files in the spool are not blocks: renamed to .bad", spool.unreadable()));
         }
     }
 

@@ -33,7 +33,7 @@ pub enum Error {
         least: &'static str,
     },
     /// A word that means no field of the key.
-    #[error("`{word}` is no field of the key; there are {known}")]
+    #[error("unknown field `{word}` of the key; expected one of {known}")]
     KeyField {
         /// The word.
         word: String,
@@ -41,7 +41,7 @@ pub enum Error {
         known: String,
     },
     /// A word that means no group of details.
-    #[error("`{word}` is no group of details of flows; there are {known}")]
+    #[error("unknown detail group `{word}`; expected one of {known}")]
     Detail {
         /// The word.
         word: String,
@@ -65,7 +65,7 @@ pub enum Error {
         max: u16,
     },
     /// A word that means no information element.
-    #[error("`{word}` is no information element that can be filled here; {hint}")]
+    #[error("`{word}` is not an information element that can be filled here; {hint}")]
     Element {
         /// The word.
         word: String,

@@ -19,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A directory, a pipe or a device.
-    #[error("{} is no regular file: name a CSV or MMDB file", file.display())]
+    #[error("{} is not a regular file: name a CSV or MMDB file", file.display())]
     Kind {
         /// The file.
         file: PathBuf,

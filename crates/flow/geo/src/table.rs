@@ -98,7 +98,7 @@ impl NetworkTable {
             match lines.read_record(&mut record) {
                 Ok(false) => break,
                 Ok(true) => {}
-                Err(_) => return Err(at(offset, "this is no text in UTF-8 with commas".to_owned())),
+                Err(_) => return Err(at(offset, "this is not text in UTF-8 with commas".to_owned())),
             }
             match &columns {
                 None => columns = Some(header(&record).map_err(|what| at(offset, what))?),
@@ -254,9 +254,9 @@ fn as_number(text: &str) -> Result<u32, String> {
     let digits = text.strip_prefix("AS").or_else(|| text.strip_prefix("as")).unwrap_or(text);
     match digits {
         "" if text.is_empty() => Ok(0),
-        _ => digits
-            .parse()
-            .map_err(|_| format!("{text:?} is no number of an autonomous system, such as 64496 or AS64496")),
+        _ => digits.parse().map_err(|_| {
+            format!("{text:?} is not a number of an autonomous system, such as 64496 or AS64496")
+        }),
     }
 }
 
@@ -268,7 +268,7 @@ enum Ends {
 
 fn ends_of_network(text: &str) -> Result<Ends, String> {
     let (address, len) = text.split_once('/').map_or((text, None), |(address, len)| (address, Some(len)));
-    let wrong = || format!("{text:?} is no network, such as 10.1.0.0/16, 2001:db8::/32 or 192.0.2.1");
+    let wrong = || format!("{text:?} is not a network, such as 10.1.0.0/16, 2001:db8::/32 or 192.0.2.1");
     let address: IpAddr = address.parse().map_err(|_| wrong())?;
     let whole = if address.is_ipv4() { 32 } else { 128 };
     let len: u32 = match len {
@@ -296,8 +296,9 @@ fn ends_of_network(text: &str) -> Result<Ends, String> {
 }
 
 fn ends_of_range(start: &str, end: &str) -> Result<Ends, String> {
-    let address =
-        |text: &str| text.parse::<IpAddr>().map_err(|_| format!("{text:?} is no address of IPv4 or IPv6"));
+    let address = |text: &str| {
+        text.parse::<IpAddr>().map_err(|_| format!("{text:?} is not an address of IPv4 or IPv6"))
+    };
     match (address(start)?, address(end)?) {
         (IpAddr::V4(first), IpAddr::V4(last)) if first <= last => {
             Ok(Ends::V4(first.to_bits(), last.to_bits()))
@@ -362,13 +363,13 @@ mod tests {
                 "network,name\n\n10.0.0.1/8,a\n",
                 "f.csv:3: \"10.0.0.1/8\" has bits behind its prefix: write 10.0.0.0/8",
             ),
-            ("network,name\n10.0.0.0/33,a\n", "f.csv:2: \"10.0.0.0/33\" is no network"),
-            ("network,name\nthere,a\n", "f.csv:2: \"there\" is no network"),
-            ("network,as\n10.0.0.0/8,AS\n", "f.csv:2: \"AS\" is no number"),
-            ("network,as\n10.0.0.0/8,4294967296\n", "f.csv:2: \"4294967296\" is no number"),
+            ("network,name\n10.0.0.0/33,a\n", "f.csv:2: \"10.0.0.0/33\" is not a network"),
+            ("network,name\nthere,a\n", "f.csv:2: \"there\" is not a network"),
+            ("network,as\n10.0.0.0/8,AS\n", "f.csv:2: \"AS\" is not a number"),
+            ("network,as\n10.0.0.0/8,4294967296\n", "f.csv:2: \"4294967296\" is not a number"),
             ("start,end,name\n10.0.0.9,10.0.0.1,a\n", "f.csv:2: a range begins at its least address"),
             ("start,end,name\n10.0.0.9,::1,a\n", "f.csv:2: a range begins at its least address"),
-            ("start,end,name\n,,a\n", "f.csv:2: \"\" is no address"),
+            ("start,end,name\n,,a\n", "f.csv:2: \"\" is not an address"),
             ("network,name\n10.0.0.0/8,a\n10.0.0.0/8,b\n", "f.csv:3: line 2 has the same network"),
             (
                 "start,end,name\n10.0.0.0,10.0.0.9,a\n10.0.0.5,10.0.0.20,b\n",
@@ -381,7 +382,10 @@ mod tests {
             assert!(error.starts_with(expected), "{error}");
         }
         let error = NetworkTable::parse(Path::new("f.csv"), b"network,name\n10.0.0.0/8,a\xff\n");
-        assert_eq!(error.expect_err("no UTF-8").to_string(), "f.csv:2: this is no text in UTF-8 with commas");
+        assert_eq!(
+            error.expect_err("no UTF-8").to_string(),
+            "f.csv:2: this is not text in UTF-8 with commas"
+        );
         let error = NetworkTable::parse(Path::new("f.csv"), &[0x1f, 0x8b, 8, 0]).expect_err("gzip");
         assert_eq!(error.to_string(), "f.csv:1: the file is compressed: unpack it first");
     }

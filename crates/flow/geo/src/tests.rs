@@ -207,7 +207,7 @@ fn files_of_something_else_are_refused() {
     let error = places.expect_err("it has no place").to_string();
     assert!(error.ends_with("in its first records, but city, location"), "{error}");
     let error = Places::open(&["/dev/zero"]).expect_err("it has no end").to_string();
-    assert_eq!(error, "/dev/zero is no regular file: name a CSV or MMDB file");
+    assert_eq!(error, "/dev/zero is not a regular file: name a CSV or MMDB file");
     let error = Places::open(&["/nowhere"]).expect_err("it is not there").to_string();
     assert!(error.starts_with("cannot read /nowhere: "), "{error}");
     assert!(file_list(" , ").is_err());

@@ -287,7 +287,7 @@ impl<'e> Engine<'e> {
             match source.advance(wait) {
                 Ok(Advance::Batch) => {
                     found = Advance::Batch;
-                    // The time in which nothing came is no cost of what came then.
+                    // The time in which nothing came is not a cost of what came then.
                     let slept = source.waited_ticks().wrapping_sub(slept);
                     self.batch(at, is_over, start.wrapping_add(slept))?;
                 }

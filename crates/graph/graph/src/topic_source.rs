@@ -91,7 +91,7 @@ impl Counters {
         let refusal = match &message.head {
             Err(why) => *why,
             Ok(_) if message.bytes.len() > MESSAGE_MAX => "it is longer than 2 MiB",
-            Ok(_) if !message.bytes.starts_with(&SECTION_HEADER) => "it is no section of pcapng",
+            Ok(_) if !message.bytes.starts_with(&SECTION_HEADER) => "it is not a section of pcapng",
             Ok(_) if interfaces_in(message.bytes) > INTERFACES_MAX => {
                 "it describes more than 1024 interfaces"
             }
@@ -103,7 +103,9 @@ impl Counters {
         };
         self.foreign += 1;
         let (partition, offset) = (message.partition, message.offset);
-        self.tell(|| format!("message {offset} of partition {partition} is no chunk of packets: {refusal}"));
+        self.tell(|| {
+            format!("message {offset} of partition {partition} is not a chunk of packets: {refusal}")
+        });
         None
     }
 }

@@ -29,7 +29,7 @@ impl LinkState {
         match self {
             LinkState::Running => "is up",
             LinkState::NoCarrier => "lost its carrier",
-            LinkState::Down | LinkState::Gone => "went down; the capture goes on when it is up",
+            LinkState::Down | LinkState::Gone => "went down; the capture continues when it is up",
         }
     }
 }

@@ -98,7 +98,7 @@ impl Listener {
         for &wanted in addresses {
             let socket = bind(wanted)
                 .map_err(|source| Error::source(&format!("{}{wanted}", Listener::SCHEME), source))?;
-            // A small buffer is no fault, and what it loses is counted.
+            // A small buffer is not a fault, and what it loses is counted.
             let _ = socket.set_receive_buffer(RECEIVE_BUFFER);
             let name = format!("{}{}", Listener::SCHEME, socket.local());
             interfaces.push(Interface { fcs_len: Some(0), ..Interface::new(&name, LinkType::RAW) });
@@ -191,7 +191,7 @@ fn bind(address: SocketAddr) -> Result<DatagramSocket, tapline_sys::SyscallError
 fn address(word: &str) -> Result<SocketAddr, String> {
     let wrong = || {
         format!(
-            "`{word}` is no address to listen on: write udp://:4739, udp://192.0.2.1:2055 or udp://[::1]:6343"
+            "`{word}` is not an address to listen on: write udp://:4739, udp://192.0.2.1:2055 or udp://[::1]:6343"
         )
     };
     let place = word.strip_prefix(Listener::SCHEME).unwrap_or(word);

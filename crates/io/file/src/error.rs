@@ -64,7 +64,7 @@ pub enum Error {
         name: String,
     },
     /// The file is of another kind.
-    #[error("{name} is no capture file that we can read: {looks_like}")]
+    #[error("{name} is not a capture file that we can read: {looks_like}")]
     NotACapture {
         /// The file.
         name: String,

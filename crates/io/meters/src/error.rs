@@ -48,7 +48,7 @@ pub enum Error {
         reason: String,
     },
     /// The file of a saved run does not have the written form.
-    #[error("this is no profile as --json writes it: {reason}")]
+    #[error("this is not a profile as --json writes it: {reason}")]
     Profile {
         /// The fault and its place.
         reason: String,

@@ -274,7 +274,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("1.meters");
         disk::make_pipe(&path).expect("there is room");
-        assert!(remove_if_stale(&path), "it is no file of a process");
+        assert!(remove_if_stale(&path), "it is not a file of a process");
         assert!(fs::symlink_metadata(&path).is_ok(), "it was removed");
     }
 }

@@ -137,7 +137,7 @@ fn process(path: &Path, words: &Words) -> Result<Process, Error> {
         return foreign(format!("it has {slots} slots of {len} bytes, not {SLOTS_MAX} of {SLOT_LEN}"));
     }
     let Ok(pid) = u32::try_from(words[header::PROCESS]) else {
-        return foreign(format!("{} at byte 24 is no process", words[header::PROCESS]));
+        return foreign(format!("{} at byte 24 is not a process", words[header::PROCESS]));
     };
     Ok(Process {
         path: path.to_owned(),

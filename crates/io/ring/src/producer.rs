@@ -251,7 +251,7 @@ impl Producer {
         let unread = self.published.saturating_sub(self.words[index::SEEN].load(Relaxed));
         self.bytes >= self.words[index::WAKE_AT_BYTES].load(Relaxed)
             || age_ns >= self.words[index::WAKE_AFTER_NS].load(Relaxed)
-            // 0 is no wish; a reader that asks for more than the index has is woken as others are.
+            // 0 is not a wish; a reader that asks for more than the index has is woken as others are.
             || (1..=unread).contains(&self.words[index::WAKE_AT_PACKETS].load(Relaxed))
             || unread >= (self.mask + 1) / 4
     }

@@ -46,7 +46,7 @@ pub enum Error {
         source: Box<Error>,
     },
     /// The directory has no `store.toml`.
-    #[error("{} is no store: it has no store.toml (tapline record --to makes one)", path.display())]
+    #[error("{} is not a store: it has no store.toml (tapline record --to makes one)", path.display())]
     NoStore {
         /// The directory.
         path: PathBuf,

@@ -289,7 +289,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Setting(format!(
-        "{name:?} is no name of a hold: 1 to {NAME_LEN_MAX} letters, digits, '-' and '_'"
+        "{name:?} is not a name of a hold: 1 to {NAME_LEN_MAX} letters, digits, '-' and '_'"
     )))
 }
 

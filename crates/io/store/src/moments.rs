@@ -60,7 +60,7 @@ impl Clock {
         }
         self.civil(text).ok_or_else(|| {
             format!(
-                "{text:?} is no time: write 10:00, yesterday 22:00, 2026-11-24 10:00, -1h, or \
+                "{text:?} is not a time: write 10:00, yesterday 22:00, 2026-11-24 10:00, -1h, or \
                  2026-11-24T10:00:00Z"
             )
         })?
@@ -80,7 +80,7 @@ impl Clock {
         let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
         match window.from < window.to {
             true => Ok(window),
-            false => Err(format!("{} is not after {}: nothing lies between", names[1], names[0])),
+            false => Err(format!("{} is not after {}: the window is empty", names[1], names[0])),
         }
     }
 

@@ -215,7 +215,7 @@ fn each_message<'p>(link_type: LinkType, packet: Packet<'p>, each: &mut dyn FnMu
 #[inline]
 pub(crate) fn messages<'p>(data: &'p [u8], headers: &Headers) -> [Option<Message<'p>>; 2] {
     let own = message(data, headers);
-    // A packet with a message of its own is no tunnel, but for one that a sender made to look like both.
+    // A packet with a message of its own is not a tunnel, but for one that a sender made to look like both.
     let inner = headers.inner(data).and_then(|inner| message(inner.data(data), &inner.headers(data)));
     [own, inner]
 }

@@ -54,7 +54,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A daemon was there again, but captures something else under this name.
-    #[error("the daemon is there again, but serves other interfaces under this name; start anew")]
+    #[error("the daemon restarted with different interfaces for this capture; restart the reader")]
     OtherInterfaces,
     /// The daemon is of a version without groups of readers.
     #[error("the daemon knows no groups of readers: it is of an older version; read tap:NAME, or restart it")]

@@ -296,8 +296,7 @@ impl Tap {
                 self.was_absent = true;
                 match self.farewell() {
                     Some(text) => self.tell_refusal(text),
-                    None => self
-                        .tell("the daemon is gone: nothing is captured until it is there again".to_owned()),
+                    None => self.tell("the daemon is gone: nothing is captured until it restarts".to_owned()),
                 }
                 Ok(Advance::Idle)
             }
@@ -502,7 +501,7 @@ impl Source for Tap {
         let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
         for (is_so, counter) in [
             (self.was_absent, "while there was no daemon"),
-            (self.is_silent, "after the last that the daemon could tell"),
+            (self.is_silent, "after the last report of the daemon"),
         ] {
             if is_so {
                 losses.push(Loss {

@@ -38,7 +38,7 @@ pub struct IpRule {
 
 /// The reason that a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no rule: {why}; write {form}")]
+#[error("{text:?} is not a rule: {why}; write {form}")]
 pub struct RuleError {
     text: String,
     why: &'static str,
@@ -67,7 +67,8 @@ impl FromStr for IpRule {
     fn from_str(text: &str) -> Result<IpRule, RuleError> {
         let fault = |why| RuleError { text: text.to_owned(), why, form: IP_FORM };
         let (from, to) = text.split_once('=').ok_or_else(|| fault("there is no ="))?;
-        let network = |text| network(text).ok_or_else(|| fault("what stands there is no address or network"));
+        let network =
+            |text| network(text).ok_or_else(|| fault("one side is neither an address nor a network"));
         let ((from, from_len), (to, to_len)) = (network(from)?, network(to)?);
         if from.is_ipv4() != to.is_ipv4() {
             return Err(fault("both must be of one version of IP"));
@@ -345,7 +346,7 @@ mod tests {
         );
         assert!(fault("10.0.0.1=::1").contains("one version"));
         assert!(fault("10.0.0.0/8=11.0.0.0/9").contains("one length"));
-        assert!(fault("10.0.0.0/33=11.0.0.0/33").contains("no address"));
+        assert!(fault("10.0.0.0/33=11.0.0.0/33").contains("neither an address"));
         assert!("02:00:00:00:00=1".parse::<MacRule>().is_err());
         assert!("02:00:00:00:00:01:02=02:00:00:00:00:01".parse::<MacRule>().is_err());
         let rule: IpRule = "10.1.0.0/13=192.168.0.0/13".parse().unwrap();

@@ -347,7 +347,7 @@ mod tests {
             value: value.into(),
         };
         let Ok(Change::File { value: now, .. }) = file("").now() else {
-            return eprintln!("skipped: {test}: the kernel does not tell the setting");
+            return eprintln!("skipped: {test}: the kernel does not report the setting");
         };
         let other = now.parse::<u64>().expect("a number") + 1;
         let step = file(&format!("{other:#x}")).step().unwrap();

@@ -55,9 +55,9 @@ impl fmt::Display for Event {
                 write!(f, "left alone, as another program has changed it since: {before}")
             }
             Event::InterfaceGone(before) => {
-                write!(f, "the interface is gone, and nothing to put back: {before}")
+                write!(f, "the interface is gone; there is nothing to restore: {before}")
             }
-            Event::NamespaceGone => f.write_str("the network namespace is gone, and nothing to put back"),
+            Event::NamespaceGone => f.write_str("the network namespace is gone; there is nothing to restore"),
             Event::NotPutBack { before: Some(before), why } => write!(f, "NOT put back: {before}: {why}"),
             Event::NotPutBack { before: None, why } => write!(f, "NOT put back: {why}"),
             Event::JournalStays(path) => write!(

@@ -20,7 +20,7 @@ impl Scope {
         let inside = match &self.netns {
             None => String::new(),
             Some(name) if name.contains('/') => format!("nsenter {} ", quoted(&format!("--net={name}"))),
-            // A number that is no name is a process, as for the sockets of this program.
+            // A number that is not a name is a process, as for the sockets of this program.
             Some(name) if is_number(name) && !tapline_sys::NetNs::names().contains(name) => {
                 format!("nsenter --net=/proc/{name}/ns/net ")
             }

@@ -25,7 +25,7 @@ pub fn read(input: &mut impl Read) -> anyhow::Result<Answer> {
     let packets = match magic {
         0x0a0d_0d0a => read_pcapng(input, &mut digest)?,
         0xa1b2_c3d4 | 0xa1b2_3c4d => read_pcap(input, &mut digest)?,
-        _ => bail!("the output is no capture file: it begins with {magic:08x}"),
+        _ => bail!("the output is not a capture file: it begins with {magic:08x}"),
     };
     Ok(Answer { packets, digest: digest.finish() })
 }

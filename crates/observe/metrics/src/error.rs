@@ -19,7 +19,7 @@ pub enum Error {
     },
     /// The text is not an address.
     #[error(
-        "{text:?} is no address: 127.0.0.1:9477, [::1]:9477 or the path of a Unix socket (/run/tapline/metrics.sock)"
+        "{text:?} is not an address: 127.0.0.1:9477, [::1]:9477 or the path of a Unix socket (/run/tapline/metrics.sock)"
     )]
     Address {
         /// The text.

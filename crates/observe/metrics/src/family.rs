@@ -254,7 +254,7 @@ pub const FAMILIES: &[Family] = &[
     ),
     gauge("tapline_reader_unread_packets", READER, "Packets that the reader has not come to: its lag."),
     counter("tapline_reader_wakeups", READER, "Times that the reader was woken."),
-    gauge("tapline_recording_up", RECORDING, "1 while the recording goes on, 0 once an error has ended it."),
+    gauge("tapline_recording_up", RECORDING, "1 while the recording runs, 0 once an error has ended it."),
     counter("tapline_recording_written_packets", RECORDING, "Packets in the store."),
     counter("tapline_recording_lost_packets", RECORDING, "Packets that the store could not write."),
     counter("tapline_recording_cut_packets", RECORDING, "Packets beyond the cut-off of their flow."),

@@ -57,7 +57,7 @@ impl FilterLine {
             match word.split_once(':') {
                 Some(("host", address)) => match address.parse() {
                     Ok(address) => filter.hosts.push(address),
-                    Err(_) => return Err(format!("`{word}`: {address} is no address of IPv4 or IPv6")),
+                    Err(_) => return Err(format!("`{word}`: {address} is not an address of IPv4 or IPv6")),
                 },
                 Some(("app", name)) if !name.is_empty() => {
                     filter.applications.push(name.to_lowercase());

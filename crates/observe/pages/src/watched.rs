@@ -283,7 +283,7 @@ impl EventFile {
 fn regular(path: &Path) -> io::Result<File> {
     let file = disk::open_at_once(path, OpenOptions::new().read(true))?;
     if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("it is not a regular file"));
     }
     Ok(file)
 }
@@ -450,7 +450,7 @@ mod tests {
         let told = read(&mut events).len();
         let of_end = AT_START as usize / (EVENT.len() + 1);
         assert_eq!(told, of_end);
-        assert_eq!(events.refused(), 0, "a line of which the begin was not read is no wrong one");
+        assert_eq!(events.refused(), 0, "a line of which the begin was not read is not a wrong one");
     }
 
     #[test]

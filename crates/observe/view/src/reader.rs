@@ -222,7 +222,7 @@ fn process(path: &Path, words: &[u64]) -> Result<Process, Error> {
         }
     }
     let Ok(pid) = u32::try_from(words[header::PROCESS]) else {
-        return foreign(format!("{} at byte 24 is no process", words[header::PROCESS]));
+        return foreign(format!("{} at byte 24 is not a process", words[header::PROCESS]));
     };
     Ok(Process {
         path: path.to_owned(),

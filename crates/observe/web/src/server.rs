@@ -313,7 +313,7 @@ fn listen_to(mut events: EventFile, shared: &Shared, stop: &AtomicBool) {
                 complaint.end();
                 if events.refused() > 0 && !std::mem::replace(&mut is_refusal_told, true) {
                     let path = events.path().display();
-                    (shared.log)(&format!("events {path}: lines that are no events of --json are left out"));
+                    (shared.log)(&format!("events {path}: lines that are not events of --json are left out"));
                 }
                 if has_more {
                     continue;
@@ -376,7 +376,7 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, visit: &Visit) {
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_LEN_MAX);
-    // A browser that goes away is no event.
+    // A browser that goes away is not an event.
     let _ = builder.serve_connection(TokioIo::new(stream), service).await;
 }
 

@@ -118,7 +118,7 @@ fn interfaces() -> Result<Vec<DeviceEntry>, Failure> {
         next = entry.ifa_next;
         // SAFETY: each entry has a name that ends in a zero byte.
         let name = unsafe { CStr::from_ptr(entry.ifa_name) }.to_string_lossy();
-        // Old aliases, eth0:1, are no devices of their own.
+        // Old aliases, eth0:1, are not devices of their own.
         let name = name.split(':').next().unwrap_or_default();
         let place = devices.iter().position(|device| device.name == name).unwrap_or_else(|| {
             let flags = flags(name, entry.ifa_flags);

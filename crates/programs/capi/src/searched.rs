@@ -33,7 +33,7 @@ const NEVER: Window =
 /// Asks the daemon whether it would search a store for this user; gives the first interface's link type.
 pub(crate) fn ask(directory: &Path) -> Result<LinkType, Failure> {
     let (mut answer, link_type) = search(directory, "", NEVER)?;
-    // An answer that is read to its end is no complaint in the daemon's log.
+    // An answer that is read to its end is not a complaint in the daemon's log.
     while matches!(answer.advance(SEARCH_WAIT), Ok(Advance::Batch | Advance::Idle)) {}
     Ok(link_type)
 }

@@ -97,13 +97,13 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
             MODE_STATISTICS_AND_DUMP => {
                 Some(Tally::in_kernel(source.count_in_kernel(true).map_err(|why| {
                     Failure::error(format!(
-                        "Counts beside a dump are those of the kernel, which does not count: {why}"
+                        "Counts with a dump are those of the kernel, which does not count: {why}"
                     ))
                 })?))
             }
             _ => {
                 return Err(Failure::error(format!(
-                    "Mode {mode} is none: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them"
+                    "unknown mode {mode}: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them"
                 )));
             }
         };

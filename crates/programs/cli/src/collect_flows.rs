@@ -206,7 +206,7 @@ fn check(args: &CollectArgs) -> Result<()> {
         ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
     }
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
-        bail!("standard output takes one thing: name files for the others");
+        bail!("only one output can use standard output; give the others file names");
     }
     check_filter(&args.filter.join(" "))?;
     check_filter(args.messages.as_deref().unwrap_or_default())

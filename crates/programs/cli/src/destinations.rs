@@ -156,7 +156,7 @@ impl ReceiverArgs {
     /// A spool without a receiver is a mistake.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.spool.is_some() {
-            bail!("--spool keeps what a receiver does not take, and there is none: -w kafka://HOST/TOPIC");
+            bail!("--spool keeps blocks for a receiver, and there is none: -w kafka://HOST/TOPIC");
         }
         Ok(())
     }
@@ -319,7 +319,9 @@ fn folder_and_size(spool: &str) -> Result<(&str, u64)> {
         Ok(bytes) if !folder.is_empty() => {
             bail!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
         }
-        _ => bail!("--spool {spool}: it wants a folder and a size, such as --spool /var/spool/tapline,20G"),
+        _ => bail!(
+            "--spool {spool}: expects DIR,SIZE (for example /var/spool/tapline,20G), such as --spool /var/spool/tapline,20G"
+        ),
     }
 }
 

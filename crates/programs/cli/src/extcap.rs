@@ -178,7 +178,7 @@ fn interfaces(socket: Option<&Path>) -> String {
                 "interface {{value={WITHHELD}}}{{display=Tapline: no right to read (rules of tapline serve)}}"
             );
         }
-        // Without a daemon there is nothing to list, and a list is no place for errors: they would stand in a dialog at
+        // Without a daemon there is nothing to list, and a list is not a place for errors: they would stand in a dialog at
         // each start.
         Err(_) => {}
     }
@@ -264,7 +264,7 @@ fn capture_args(args: &ExtcapArgs) -> Result<CaptureArgs> {
 
 /// Links the running program into the folders where Wireshark looks.
 fn install(folder: Option<&Path>) -> Result<()> {
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let program = std::env::current_exe().context("cannot find the file of this program")?;
     for folder in folders(folder)? {
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let link = folder.join(PROGRAM);

@@ -35,7 +35,7 @@ pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: 
             None => bail!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
         }
     }
-    // With `all`, a stage that this program does not have is shown as `none`, and is no error.
+    // With `all`, a stage that this program does not have is shown as `none`, and is not an error.
     let is_all = stages.iter().any(|name| name == "all");
     let mut out = String::new();
     for stage in &wanted {

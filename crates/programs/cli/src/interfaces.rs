@@ -5,7 +5,7 @@
 //!      link type   EN10MB (Ethernet), MTU 1500, 52:54:00:12:34:56
 //!      addresses   192.0.2.7/24, 2001:db8::7/64
 //!      time stamps host, adapter_unsynced
-//!      xdp         program 41, in the driver: -i xdp: has no room beside it
+//!      xdp         program 41, in the driver: -i xdp: cannot attach another one
 //!      captured by suricata (pid 812, uid 998)
 //! tap:office  capture of tapline serve
 //!      link type   EN10MB (Ethernet)
@@ -140,7 +140,7 @@ fn xdp_text(program: XdpProgram) -> String {
         3 => ", in the adapter",
         _ => "",
     };
-    format!("program {}{place}: -i xdp: has no room beside it", program.id)
+    format!("program {}{place}: -i xdp: cannot attach another one", program.id)
 }
 
 fn joined(items: impl Iterator<Item = String>) -> String {

@@ -40,7 +40,7 @@ pub(crate) struct MemoryArgs {
 
 fn cell_and_value(text: &str) -> Result<(u64, u64), String> {
     let pair = text.split_once('=').and_then(|(cell, value)| Some((cell.parse().ok()?, value.parse().ok()?)));
-    pair.ok_or_else(|| format!("'{text}' is no change of a cell: say CELL=VALUE, such as 7=0"))
+    pair.ok_or_else(|| format!("'{text}' is not a change of a cell: say CELL=VALUE, such as 7=0"))
 }
 
 /// Shows the cells, or changes some.

@@ -48,8 +48,8 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
     privilege::drop_to(identity).context("cannot drop privileges")
 }
 
-/// Confines this process to the access that it needs, whether root started it or not: see [`sandbox`]. Call it before threads are
-/// made. Returns what the kernel lacks for it.
+/// Confines this process to the access that it needs, whether root started it or not: see [`sandbox`]. Call it before
+/// threads are made. Returns the features that the kernel lacks for it.
 pub(crate) fn confine(mut needs: AllowedAccess, meters: &Meters) -> MissingConfinement {
     needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
     sandbox::confine(&needs)

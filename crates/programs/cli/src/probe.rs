@@ -289,7 +289,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
         None => args.times.check_unused()?,
     }
     if KeyFields::parse(&args.key)?.tunnel && !args.inner {
-        let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
+        let what = "--key tunnel has no effect without --inner: no tunnel is removed";
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
@@ -327,7 +327,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
         }
     }
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
-        bail!("standard output takes one thing: name files for the others");
+        bail!("only one output can use standard output; give the others file names");
     }
     check_filter(&args.filter.join(" "))
 }

@@ -319,7 +319,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
 /// Reports the state of the service to the service manager (Type=notify).
 fn tell_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        say(&format!("the service manager could not be told: {error}"));
+        say(&format!("the service manager was not notified: {error}"));
     }
 }
 

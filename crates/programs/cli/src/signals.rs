@@ -175,7 +175,7 @@ impl CaughtSignals {
 fn pause_or_resume(control: &Control) {
     let (ordered, done) = match control.is_paused() {
         true => (control.resume(clock()), "resumed"),
-        false => (control.pause(), "paused; SIGUSR2 again goes on"),
+        false => (control.pause(), "paused; SIGUSR2 again resumes"),
     };
     let line = ordered.map_or_else(|why| format!("neither paused nor resumed: {why}"), |()| done.to_owned());
     let _ = writeln!(io::stderr(), "tapline: {line}");

@@ -92,7 +92,7 @@ fn of_interface(interface: &InterfaceAccount) -> Vec<LostPackets> {
         all.push(LostPackets::new(&format!("{name} (reader)"), tap.lost()));
     }
     for loss in interface.losses.iter().filter(|loss| !loss.counts_unwanted_frames()) {
-        // Many virtual interfaces count nothing in card and driver: that is no loss.
+        // Many virtual interfaces count nothing in card and driver: that is not a loss.
         let is_told =
             loss.count != Count::Unknown || matches!(loss.place, LossPoint::Daemon | LossPoint::File);
         if is_told {

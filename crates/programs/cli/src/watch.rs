@@ -168,7 +168,7 @@ fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {
     // A mistake in the file is what the command looks for, and none of its caller.
     let (rules, scripts) = read_rules(path, language).map_err(|error| anyhow!("{error}"))?;
     let (rules, scripts) = (counted(rules as u64, "rule"), counted(scripts as u64, "script"));
-    writeln!(io::stdout(), "the file is right: {rules}, {scripts}")?;
+    writeln!(io::stdout(), "file OK: {rules}, {scripts}")?;
     Ok(ExitCode::SUCCESS)
 }
 

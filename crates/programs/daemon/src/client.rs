@@ -3,7 +3,7 @@
 //! ```text
 //! new --hello--> known --attach--> reading --detach--> known
 //!                  |  \- status       \- filter, status
-//!                  +--anything else: refused in words; what is no request: the connection ends
+//!                  +--anything else: refused in words; what is not a request: the connection ends
 //! ```
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -98,7 +98,7 @@ impl Client {
             };
             self.send(&given).map_err(|error| match error {
                 Error::Socket(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    Over::Faulty("it does not read what it is answered".to_owned())
+                    Over::Faulty("it does not read the answers".to_owned())
                 }
                 _ => Over::Closed,
             })?;

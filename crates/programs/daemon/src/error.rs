@@ -53,7 +53,7 @@ pub enum Error {
         other_type: String,
     },
     /// No interface is there yet.
-    #[error("capture {capture:?}: no interface that is meant is there")]
+    #[error("capture {capture:?}: none of its interfaces exists")]
     NoInterface {
         /// Name of the capture.
         capture: String,

@@ -205,7 +205,7 @@ fn publish(private: &PrivateFolder<'_>, path: &Path) -> Result<(), Error> {
         {
             match fs::symlink_metadata(path) {
                 Ok(about) if !about.file_type().is_socket() => {
-                    let what = "it is there, and is no socket: name another path, or take it away".to_owned();
+                    let what = "it exists and is not a socket: name another path, or remove it".to_owned();
                     return Err(Error::Senseless { path: path.to_owned(), what });
                 }
                 Ok(_) if is_alive(path) => return Err(Error::SocketTaken { path: path.to_owned() }),

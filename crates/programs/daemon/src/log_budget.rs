@@ -114,7 +114,7 @@ impl LogBudget {
             if ends && interval.untold.iter().any(|&count| count > 0) {
                 let counts = EVENTS.iter().zip(interval.untold).filter(|(_, count)| *count > 0);
                 let counts: Vec<String> = counts.map(|(event, count)| format!("{event} {count}")).collect();
-                log(&format!("{}: not told one by one: {}", user(key), counts.join(", ")));
+                log(&format!("{}: not logged one by one: {}", user(key), counts.join(", ")));
             }
             !ends
         });
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(lines.len(), LINES_MAX as usize + 1, "{lines:?}");
         assert!(lines[19].ends_with("what else user 7 causes within 60 s is only counted"), "{lines:?}");
         budget.sum_up(start + INTERVAL, &mut |line| lines.push(line.to_owned()));
-        assert_eq!(lines.last().unwrap(), "user 7: not told one by one: came 490, left 490");
+        assert_eq!(lines.last().unwrap(), "user 7: not logged one by one: came 490, left 490");
         assert_eq!(lines.len(), 22, "an interval in which all was told ends without a line");
         budget.tell(7, Event::Came, start + INTERVAL, &mut |line| lines.push(line.to_owned()), || {
             "again".to_owned()

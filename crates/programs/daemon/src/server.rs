@@ -563,13 +563,11 @@ impl Server {
         self.stop_searches();
         log("the rules were read again");
         if old.places != self.rules.places {
-            log(
-                "changed [[publish]] tables take effect when the daemon starts anew; places go on as they are",
-            );
+            log("changed [[publish]] tables take effect when the daemon restarts; places stay as they are");
         }
         if old.records != self.rules.records {
             log(
-                "changed [[record]] tables take effect when the daemon starts anew; recordings go on as they are",
+                "changed [[record]] tables take effect when the daemon restarts; recordings stay as they are",
             );
         }
     }

@@ -334,7 +334,7 @@ impl Dispatcher {
         let Setting { history, options, .. } = &self.setting;
         let rights = &view.rights;
         let history = match history.as_ref().map(|history| rights.narrowed(&history.text)) {
-            // Packets that the rules forbid altogether are no history of theirs.
+            // Packets that the rules forbid altogether are not part of their history.
             Some(text)
                 if tapline_filter::compile(&text, options)
                     .is_err_and(|error| tapline_filter::is_never_true(&error)) =>

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! expected = highest extended sequence - first + 1         (RFC 3550, A.3)
-//! lost     = expected - received that are no duplicates
+//! lost     = expected - received that are not duplicates
 //! J        = J + (|D| - J) / 16,  D = (arrival - arrival before) - (time stamp - time stamp before)     (A.8)
 //!            for |D| of 5 s at most: a greater step is another time base
 //! ```

@@ -106,7 +106,7 @@ pub(crate) fn udp(
 ) -> Result<bool, Cut> {
     let ports = (source_port, destination_port);
     match UdpService::of(source_port, destination_port) {
-        // A payload that is no call and no reply is that of the other port.
+        // A payload that is neither a call nor reply is that of the other port.
         Some(UdpService::Nfs) => match nfs::udp(cx, span, source_port, destination_port, ip)? {
             true => Ok(true),
             false => udp_service(cx, span, UdpService::beside_nfs(source_port, destination_port), ports, ip),

@@ -93,7 +93,7 @@ impl<'p> Reader<'p> {
     fn array(&mut self, cx: &mut Context<'_>, depth: u32) -> Result<(), Broken> {
         match self.length()? {
             Length::Of(0) => cx.text(" empty"),
-            // Each value takes bytes or breaks off, so the count is no bound that matters.
+            // Each value takes bytes or breaks off, so the count is not a bound that matters.
             Length::Of(count) => {
                 for _ in 0..count {
                     self.value(cx, depth + 1)?;

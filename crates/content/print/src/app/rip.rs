@@ -143,7 +143,7 @@ fn print_entry_2(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, 
     cx.host(span.array::<4>(4)?.into());
     pad_left(cx, start, 15);
     let mask = span.u32(8)?;
-    // -1 is what tcpdump shows for a mask that is no prefix.
+    // -1 is what tcpdump shows for a mask that is not a prefix.
     let prefix_len = if mask.leading_ones() == mask.count_ones() { mask.count_ones() as i32 } else { -1 };
     put!(cx, "/{prefix_len:<2}, tag 0x{:04x}, metric: {}, next-hop: ", span.u16(2)?, span.u32(16)?);
     match span.array::<4>(12)? {

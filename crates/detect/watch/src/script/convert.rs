@@ -36,7 +36,7 @@ pub(crate) fn packet_map(link_type: LinkType, packet: Packet<'_>, subject: &Subj
     let payload = headers.payload().and_then(|start| packet.data.get(start..end)).unwrap_or_default();
     map.insert("payload_len".into(), (payload.len() as i64).into());
     let shown = &payload[..payload.len().min(PAYLOAD_MAX)];
-    // Bytes that are no UTF-8 become U+FFFD.
+    // Bytes that are not UTF-8 become U+FFFD.
     map.insert("text".into(), String::from_utf8_lossy(shown).into_owned().into());
     if subject.src_port == 53 || subject.dst_port == 53 {
         let message =

@@ -80,7 +80,7 @@ fn register_triggers(engine: &mut Engine, world: &Shared) {
                     trigger.is_on = is_on;
                     Ok(())
                 }
-                None => fault(format!("{cookie} is no trigger: keep what on_packet and its like give")),
+                None => fault(format!("{cookie} is not a trigger: keep what on_packet and its like give")),
             }
         });
     }
@@ -318,7 +318,7 @@ fn record(world: &Shared, name: &str, value: &Dynamic, weight: Option<i64>) -> R
             let row = value.clone().into_array().unwrap_or_else(|_| vec![value.clone()]);
             if row.len() != recorder.columns_given() {
                 let (has, wants) = (row.len(), recorder.columns_given());
-                return fault(format!("recorder \"{name}\" has {wants} columns beside the time, not {has}"));
+                return fault(format!("recorder \"{name}\" has {wants} columns after the time, not {has}"));
             }
             recorder.row(*now_ns, row.iter().map(to_json).collect(), len, room);
         }
@@ -342,7 +342,7 @@ fn fault<T>(why: String) -> Result<T, Fault> {
 
 fn known(settings: &Map, names: &[&str]) -> Result<(), Fault> {
     match settings.keys().find(|name| !names.contains(&name.as_str())) {
-        Some(name) => fault(format!("`{name}` is no setting here; there are {}", names.join(", "))),
+        Some(name) => fault(format!("unknown setting `{name}`; expected one of {}", names.join(", "))),
         None => Ok(()),
     }
 }

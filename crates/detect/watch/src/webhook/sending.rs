@@ -188,7 +188,7 @@ impl Caller {
         // Of an address no event may overtake another, so the first that stays has all behind it stay.
         let mut held = HashSet::new();
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            // What is no JSON was sent before the program was killed, or not written to its end then: it goes.
+            // What is not JSON was sent before the program was killed, or not written to its end then: it goes.
             if let Some(job) = job_of(line) {
                 if held.contains(&job.url) || !self.call_spooled(&job) {
                     rest.extend_from_slice(line);
@@ -262,7 +262,7 @@ fn checked(url: &str, answer: Result<Response<ureq::Body>, ureq::Error>) -> Resu
     let target = header.and_then(|value| value.to_str().ok()).filter(|_| cause.starts_with("answered 3"));
     let mend = target.map_or_else(String::new, |target| {
         let target: String = target.chars().take(TARGET_SHOWN).collect();
-        format!(", it has moved: write webhook = \"{target}\" if that is right")
+        format!(", it has moved: write webhook = \"{target}\" if that is correct")
     });
     let text = format!("webhook {}: {cause}{mend}; what fails is spooled and sent again", host_of(url));
     Err(Failure { cause, text })

@@ -117,7 +117,7 @@ impl Expressions {
         let op = *self.random.pick(&["+", "-", "*", "/", "%", "&", "|", "^", "<<", ">>", "&", "+", "-"]);
         let left = self.arith(depth + 1);
         let right = match op {
-            // Mostly by numbers that are no compile error.
+            // Mostly by numbers that are not a compile error.
             "/" | "%" if self.random.one_of(3, 4) => {
                 self.random.pick(&["1", "2", "3", "7", "10"]).to_string()
             }

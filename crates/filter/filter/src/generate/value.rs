@@ -72,7 +72,7 @@ fn emit(value: &NumberExpr, cells: Cells, code: &mut Vec<Statement>) {
         }
         NumberExpr::Binary(op, left, right) => {
             let operand = match (op, emit_pair(left, right, cells, code)) {
-                // A division by a constant 0 is no valid instruction; by an X of 0 it rejects the packet.
+                // A division by a constant 0 is not a valid instruction; by an X of 0 it rejects the packet.
                 (Alu::Div | Alu::Mod, Operand::K(0)) => {
                     code.push(Statement::LoadXConst(0));
                     Operand::X

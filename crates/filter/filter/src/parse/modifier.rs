@@ -71,7 +71,7 @@ impl Parser<'_> {
         match ahead.peek() {
             Ok(Token::Symbol(Symbol::Comma)) => {
                 let known = TunnelKind::ALL.map(TunnelKind::word).join(", ");
-                Err(self.syntax(&format!("this is no kind of tunnel: {known}")))
+                Err(self.syntax(&format!("this is not a kind of tunnel: {known}")))
             }
             _ => Ok(None),
         }

@@ -126,7 +126,7 @@ fn a_name_by_itself_gets_a_hint_that_fits() {
     assert_eq!(rejects("TCP and port 80").hint, "the words of the language are in lower case");
     assert_eq!(
         rejects("example.org").hint,
-        "'example.org' is no word of the language; if it is a host, write host before it"
+        "'example.org' is not a word of the language; if it is a host, write host before it"
     );
     assert!(rejects("10.0.0.1").hint.starts_with("say what this is"));
     assert_eq!(rejects("tcp port").hint, "the name or number of a port was expected here");
@@ -137,8 +137,8 @@ fn mistakes_in_forms_get_hints_that_fit() {
     let cases = [
         ("anyvlan tcp", "'anyvlan' needs parentheses: anyvlan(...)"),
         ("not fragment", "'fragment' needs parentheses: fragment(...)"),
-        ("inner(foo, tcp)", "this is no kind of tunnel: "),
-        ("inner(mpls, tcp)", "this is no kind of tunnel: "),
+        ("inner(foo, tcp)", "this is not a kind of tunnel: "),
+        ("inner(mpls, tcp)", "this is not a kind of tunnel: "),
         ("inner(gre)", "behind the kind of tunnel come a comma and a filter: inner(gre, ...)"),
         ("inner(gtp 0x1001 udp port 53)", "behind the kind of tunnel come a comma"),
         ("inner(vxlan tcp)", "behind the kind of tunnel come a comma"),

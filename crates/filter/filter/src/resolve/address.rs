@@ -262,7 +262,7 @@ fn nothing_to_inherit(id: &Id) -> Error {
     match id {
         Id::Mac(_) => not_after_ether(),
         _ => Error::whole("syntax error in filter expression")
-            .hint("nothing before this says what it is: write host, net, port or the like before it"),
+            .hint("its kind is unknown: write host, net, port or the like before it"),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cells   protocol  the number of what is carried; with 0x100 in a later fragment, which has no transport header;
-//!                   0x200 if the packet is no IP
+//!                   0x200 if the packet is not IP
 //!         start     where its header is
 //!         cut       0, or the offset of a fragment (13 bits) and 0x2000 where more follow
 //!

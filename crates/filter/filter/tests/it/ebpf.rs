@@ -399,7 +399,7 @@ fn redirection_is_accepted_and_falls_back() {
         let matched = XdpAction::Redirect { map: map.as_fd().as_raw_fd(), else_pass };
         let program = load(&emit(&udp, Hook::Xdp { matched, unmatched: XdpAction::Pass }).expect("a filter"));
         let mut packet = frame(1, 2);
-        assert_eq!(run(&program, &packet), XdpAction::PASS, "it is no UDP");
+        assert_eq!(run(&program, &packet), XdpAction::PASS, "it is not UDP");
         packet[23] = 17;
         packet[37] = 53;
         assert_eq!(run(&program, &packet), expected, "there is no socket for the queue");

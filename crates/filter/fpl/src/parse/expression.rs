@@ -162,7 +162,7 @@ impl Parser<'_> {
             return self.field(name.text, name.span);
         }
         let Some(unit) = Unit::from_name(&name.text) else {
-            return Err(Error::at(name.span, format!("'{}' is no unit of packet bytes", name.text))
+            return Err(Error::at(name.span, format!("'{}' is not a unit of packet bytes", name.text))
                 .hint("units are B, W, DW, QW, and signed SB, SW, SDW, SQW"));
         };
         self.expect_symbol("[")?;
@@ -196,7 +196,7 @@ impl Parser<'_> {
             let known: Vec<&str> = fitting.iter().filter(fits).copied().collect();
             return Err(Error::at(
                 name.span,
-                format!("'{}' is no piece of {} bits", name.text, unit.bytes * 8),
+                format!("'{}' is not a piece of {} bits", name.text, unit.bytes * 8),
             )
             .hint(format!("pieces are {}, signed with S for U", known.join(", "))));
         };

@@ -199,20 +199,20 @@ fn syntax_errors_name_the_expected_token() {
         (
             "RETURN PKT.X[0];",
             11,
-            "'X' is no unit of packet bytes",
+            "'X' is not a unit of packet bytes",
             "units are B, W, DW, QW, and signed SB, SW, SDW, SQW",
         ),
         ("RETURN PKT[0];", 10, "'[' is not expected here", "'.' was expected here"),
         (
             "RETURN PKT.B[0].U8[0];",
             16,
-            "'U8' is no piece of 8 bits",
+            "'U8' is not a piece of 8 bits",
             "pieces are U1, U4, signed with S for U",
         ),
         (
             "RETURN PKT.QW[0].U64[0];",
             17,
-            "'U64' is no piece of 64 bits",
+            "'U64' is not a piece of 64 bits",
             "pieces are U1, U4, U8, U16, U32, signed with S for U",
         ),
         (
@@ -228,13 +228,13 @@ fn syntax_errors_name_the_expected_token() {
         (
             "FOR (R[0] = 0; 1; R[0]++) ROF",
             15,
-            "this is no comparison of the loop's register",
+            "this is not a comparison of the loop's register",
             "a loop's test compares its register with its end: R[0] < 10",
         ),
         (
             "FOR (R[0] = 0; R[0] < 1; R[0] *= 2) ROF",
             25,
-            "this is no step of a loop",
+            "this is not a step of a loop",
             "a step is R[n] += step, R[n] -= step, R[n]++ or R[n]--",
         ),
         ("FOR (R[0] = 0; R[0] < 1) ROF", 23, "')' is not expected here", "';' was expected here"),

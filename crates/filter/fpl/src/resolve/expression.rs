@@ -125,7 +125,7 @@ impl<'a> Resolver<'a> {
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Error::at(
                 name.span,
-                format!("'{}' is no function that this program may call", name.text),
+                format!("'{}' is not a function that this program may call", name.text),
             )
             .hint(format!("registered: {known}")));
         };

@@ -26,7 +26,7 @@ fn names_without_a_meaning_say_so() {
         ("RETURN PKT.ip_src;", 7, "there is no field PKT.ip_src", "fields are in upper case: PKT.IP_SRC"),
         ("CONST a = 1; CONST a = 2;", 19, "'a' has a meaning already", "choose another name"),
         ("CONST PROTO_TCP = 1;", 6, "'PROTO_TCP' has a meaning already", "choose another name"),
-        ("CONST a = R[0];", 10, "this is no constant", "MACRO defines a name for an expression"),
+        ("CONST a = R[0];", 10, "this is not a constant", "MACRO defines a name for an expression"),
         ("MACRO a = b; CONST b = 1; RETURN a;", 10, "'b' has no meaning here", ""),
         ("MACRO a = a; RETURN a;", 10, "'a' has no meaning here", ""),
         ("MACRO a(x) = x; RETURN a;", 23, "'a' takes 1 arguments, here are 0", "it was defined as a(x)"),
@@ -64,8 +64,8 @@ fn places_are_registers_and_cells() {
         ),
         ("FOR (R[0] = 0; R[1] < 2; R[0]++) ROF", 15, "the loop's register is R[0]"),
         ("FOR (R[0] = 0; R[0] < 2; R[1]++) ROF", 25, "the loop's register is R[0]"),
-        ("FOR (M[0] = 0; M[0] < 2; M[0]++) ROF", 5, "this is no register"),
-        ("FOR (R[0] = 0; 2 > R[0]; R[0]++) ROF", 15, "this is no register"),
+        ("FOR (M[0] = 0; M[0] < 2; M[0]++) ROF", 5, "this is not a register"),
+        ("FOR (R[0] = 0; 2 > R[0]; R[0]++) ROF", 15, "this is not a register"),
     ] {
         let (start, found, _) = error(text);
         assert_eq!((start, found.as_str()), (Some(at), message), "{text}");
@@ -112,7 +112,7 @@ fn signs_must_agree_where_they_matter() {
 fn only_registered_functions_are_called() {
     let text = "EXTERN(sampel, 0, 1);";
     let (at, message, hint) = error(text);
-    assert_eq!((at, message.as_str()), (Some(7), "'sampel' is no function that this program may call"));
+    assert_eq!((at, message.as_str()), (Some(7), "'sampel' is not a function that this program may call"));
     assert_eq!(hint, "registered: count, rtsp_ports, sample");
     let mut registry = Registry::standard();
     let text = "EXTERN(sample, 0, 1);";

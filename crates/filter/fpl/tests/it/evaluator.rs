@@ -178,7 +178,7 @@ impl<'a> Run<'a, '_> {
                 }
                 self.memory[index] = value.0;
             }
-            _ => panic!("written to what is no place"),
+            _ => panic!("written to what is not a place"),
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ fn unchanging(ir: &Ir, body: &[BlockId]) -> Vec<Value> {
             moved.push(value);
         }
     }
-    // Constants alone are no gain, and are not computed.
+    // Constants alone are not a gain, and are not computed.
     let is_gain = moved.iter().any(|value| ir.as_const(*value).is_none());
     if is_gain { moved } else { Vec::new() }
 }

@@ -181,7 +181,7 @@ impl<'a, 'b> Body<'a, 'b> {
             // Made where they are read.
             Op::Const(_) => return,
             // Verified: parameters stand in no block's list.
-            Op::Parameter => unreachable!("a parameter is no instruction"),
+            Op::Parameter => unreachable!("a parameter is not an instruction"),
             Op::MetaField(field) => self.field(*field),
             Op::Load(place, width, order) => self.load(value, *place, *width, *order),
             Op::Binary(op, left, right) => self.binary(*op, ty, *left, *right),

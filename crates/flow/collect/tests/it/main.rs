@@ -542,7 +542,7 @@ fn templates_do_not_outlast_their_exporter() {
     let (old, new) = (&[(8, 4), (1, 4), (2, 4)], &[(8, 4), (2, 4), (1, 4)]);
     let record = || vec![10, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0x11, 0x94];
     read(&mut collector, &netflow9(100, 3_600_000).template(256, old).octets());
-    // An earlier message that is late, and an uptime that a clock made later, are no restarts.
+    // An earlier message that is late, and an uptime that a clock made later, are not restarts.
     read(&mut collector, &netflow9(99, 3_599_000).octets());
     assert_eq!(only(&collector).templates, 1);
     assert!(read(&mut collector, &netflow9(1, 1000).later(60).records(256, &[record()]).octets()).is_empty());

@@ -14,7 +14,7 @@
 //! ```text
 //! keep-alive       at most one byte, just before what comes next: not counted; so are probes of a closed window
 //! retransmission   begins before what comes next, and lies in no hole; or lies in one that is older than the RTT
-//! out of order     lies in a hole that is no older than the RTT of the handshake, or than 3 ms where that is not known
+//! out of order     lies in a hole that is not older than the RTT of the handshake, or than 3 ms where that is not known
 //! zero window      a window of 0 without SYN, FIN and RST
 //! windows          the least and the greatest without SYN and RST, scaled where both sides announced a scale
 //! ```

@@ -73,7 +73,7 @@ impl FromStr for ExportTarget {
         let address = if has_port { host } else { format!("{host}:{port}") };
         let port = address.rsplit(':').next().unwrap_or_default();
         if port.parse::<u16>().is_err() {
-            return fail("the port is no number from 0 to 65535");
+            return fail("the port is not a number from 0 to 65535");
         }
         Ok(match scheme {
             "udp" => ExportTarget::Udp(address),

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(id(6, one, other), id(6, other, one));
         let (asks, answers) = (8 << 8, 0);
         assert_eq!(id(1, ("10.0.0.1", 0), ("10.0.0.2", asks)), id(1, ("10.0.0.2", 0), ("10.0.0.1", answers)));
-        // Unreachable is no answer to anything.
+        // Unreachable is not an answer to anything.
         let unreachable = 3 << 8 | 1;
         assert_ne!(
             id(1, ("10.0.0.1", 0), ("10.0.0.2", unreachable)),

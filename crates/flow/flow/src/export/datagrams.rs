@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn datagrams_are_the_messages() {
         let receiver = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
-        receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("it is no zero");
+        receiver.set_read_timeout(Some(Duration::from_secs(60))).expect("it is not zero");
         let address = receiver.local_addr().expect("it has one").to_string();
         let mut datagrams = Datagrams::open(&address, None).expect("it is there");
         let lengths = [100, 100, 100, 70, 1400, 1400, 30, 5];

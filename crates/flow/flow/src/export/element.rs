@@ -363,7 +363,7 @@ impl Element {
     pub(crate) fn check_options(&self, options: &ExportOptions) -> Result<(), Error> {
         if matches!(self.value, Value::Place(_)) && !options.has_places {
             let what = format!(
-                "has {}, and no file tells where addresses are: name one (--enrich FILE; in graphs enrich=FILE)",
+                "has {}, and no file has the places of addresses: name one (--enrich FILE; in graphs enrich=FILE)",
                 self.name
             );
             return Err(Error::Template { what });

@@ -58,7 +58,7 @@ impl ParameterType {
     /// The value of an argument, if it may have it.
     fn value(self, given: &Value) -> Result<ArgumentValue, String> {
         let text = given.text();
-        let wrong = || format!("`{text}` is not what it may be: {}", self.shown());
+        let wrong = || format!("`{text}` is not allowed here: {}", self.shown());
         let (first, second) = match self {
             ParameterType::Text => (0, 0),
             ParameterType::Path if !text.is_empty() => (0, 0),

@@ -68,7 +68,7 @@ pub const CLASSES: &[StageClass] = &[
 const DEVICE: StageClass = StageClass {
     name: "device",
     summary: "packets of a network interface",
-    description: "AF_PACKET, as `tapline capture -i`: what the host sends and receives goes on as before. A filter that all of its packets meet first \
+    description: "AF_PACKET, as `tapline capture -i`: the host sends and receives as before. A filter that all of its packets meet first \
         runs in the kernel.",
     parameters: &[
         Parameter {
@@ -136,7 +136,7 @@ const GENERATE: StageClass = StageClass {
         name: "recipe",
         kind: ParameterType::Recipe,
         default: None,
-        meaning: "what packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
+        meaning: "the recipe of the packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
     }],
     outputs: Outputs::One,
     input: StageInput::Packets,

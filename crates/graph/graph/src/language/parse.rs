@@ -214,7 +214,7 @@ impl Parser<'_> {
         let (word, span) = self.word("a number")?;
         let number = word.parse().ok().filter(|number| *number <= PORT_MAX);
         let number = number.ok_or_else(|| {
-            SyntaxError::at(span, format!("`{word}` is no number of an input or output"))
+            SyntaxError::at(span, format!("`{word}` is not a number of an input or output"))
                 .hint(format!("0 to {PORT_MAX}"))
         })?;
         self.expect(&Token::CloseSquare, "write [0] or [1]")?;

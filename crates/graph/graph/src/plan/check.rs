@@ -111,7 +111,7 @@ fn check_link(
         Err(graph.stages[link.from.0].origin.mark_earlier(error))
     };
     if matches!(classes[link.to.0].make, Constructor::Source) {
-        return fault(format!("`{to}` is a source: nothing leads to it"), "a source stands first");
+        return fault(format!("`{to}` is a source: nothing leads to it"), "a source comes first");
     }
     if link.input > 0 {
         return fault(format!("`{to}` has no input [{}]", link.input), "it has one: [0], or nothing");
@@ -119,7 +119,7 @@ fn check_link(
     match classes[link.from.0].outputs {
         Outputs::None => fault(
             format!("`{from}` is the end of a way: nothing follows it"),
-            "connect what stands before it to both",
+            "connect the stage before it to both",
         ),
         Outputs::One | Outputs::Flows if link.output > 0 => fault(
             format!("`{from}` has no output [{}]", link.output),

@@ -40,7 +40,7 @@ const FLOWS_PER_PART: usize = 1024;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "collect",
     summary: "messages of routers and probes become flows: IPFIX, NetFlow, sFlow",
-    description: "IPFIX, NetFlow v9, v7, v5 and v1, and sFlow v5 in UDP datagrams, told apart by their first bytes; what is none of them is refused. Templates and sequence \
+    description: "IPFIX, NetFlow v9, v7, v5 and v1, and sFlow v5 in UDP datagrams, distinguished by their first bytes; other datagrams are refused. Templates and sequence \
         numbers are kept for each source: the exporter's address and port, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
         has a row for each source, with what is missing by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
     parameters: &[
@@ -48,13 +48,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "templates",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "a file that keeps templates over restarts; without one they are learnt anew",
+            meaning: "a file that keeps templates over restarts; without one they are learnt again",
         },
         Parameter {
             name: "scale",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether packets and bytes are multiplied by the sampling interval that the exporter tells, as an estimate",
+            meaning: "whether packets and bytes are multiplied by the sampling interval of the exporter, as an estimate",
         },
         Parameter {
             name: "sources",
@@ -72,7 +72,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "view",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether a `view` behind it is told of the flows, once a second",
+            meaning: "whether a `view` behind it gets the flows, once a second",
         },
     ],
     outputs: Outputs::Flows,

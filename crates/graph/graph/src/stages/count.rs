@@ -16,7 +16,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "count",
     summary: "how many packets and bytes came this way",
     description: "Bytes are those on the wire, without what the network card input off (preamble, checksum, gap). Other processes can read the \
-        numbers while it runs: they stand in the meters, `tapline top` shows them. All packets go on; with place=kernel they \
+        numbers while it runs: they are in the meters, `tapline top` shows them. All packets are passed on; with place=kernel they \
         end here, none is copied to this process, and the numbers are in the account of the interface. Where the kernel does not count, the stage does.",
     parameters: &[PLACE],
     outputs: Outputs::One,

@@ -11,7 +11,7 @@ use crate::stage::Stage;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "cut",
-    summary: "packets without what lies behind their headers",
+    summary: "packets without the bytes behind their headers",
     description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after the \
         last one below that it has; one without any layer that is known keeps its first 14 bytes and what `bytes` adds.",
     parameters: &[

@@ -25,7 +25,7 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
-    description: "StageInput off what stands before the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
+    description: "Removes the headers in front of the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
         layer, as are all labels of a stack. Lengths on the wire lose what is taken off; time stamps stay. A packet inside that begins with IP \
         belongs to an interface of link type RAW, named eth0/raw; one that begins with Ethernet to eth0/ethernet; one that only lost its tags \
         stays with eth0. Tunnels in fragments are found in the first fragment only, which holds a part of the packet inside. The result says how many layers of each kind were taken off.",
@@ -34,7 +34,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "what",
             kind: ParameterType::Text,
             default: Some("gre,erspan,vxlan,geneve,gtp,ipip,mpls,vlan"),
-            meaning: "which layers: words of these, with commas between",
+            meaning: "layers to remove, with commas between",
         },
         Parameter {
             name: "layers",
@@ -90,7 +90,8 @@ fn wanted(list: &str) -> Result<[bool; KINDS.len()], String> {
     let mut wanted = [false; KINDS.len()];
     for word in list.split(',').map(str::trim) {
         let kind = KINDS.iter().position(|kind| *kind == word);
-        wanted[kind.ok_or_else(|| format!("`{word}` is no layer; there are {}", KINDS.join(", ")))?] = true;
+        wanted[kind
+            .ok_or_else(|| format!("unknown layer `{word}`; expected one of {}", KINDS.join(", ")))?] = true;
     }
     Ok(wanted)
 }

@@ -197,7 +197,7 @@ fn options_of_packets_that_stay_are_kept() {
 #[test]
 fn a_word_that_is_no_layer_is_refused() {
     let why = Trial::graph("file(\"in\") -> decap(\"gre,ppp\") -> json").err().unwrap();
-    assert!(why.contains("`ppp` is no layer; there are gre, erspan"), "{why}");
+    assert!(why.contains("unknown layer `ppp`; expected one of gre, erspan"), "{why}");
 }
 
 /// With any bytes, the output is within the input, and interfaces stay few.

@@ -21,9 +21,9 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "dedup",
     summary: "packets that were not seen before, within a window",
-    description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy goes on. Copies are found by a keyed hash \
+    description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy is passed on. Copies are found by a keyed hash \
         of 64 bits of what `same` says: chance makes a copy of a new packet once in 10^15 packets at the default window. Retransmissions of TCP differ in \
-        the IP identification and are no copies.",
+        the IP identification and are not copies.",
     parameters: &[
         Parameter {
             name: "same",
@@ -36,7 +36,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "window",
             kind: ParameterType::Duration,
             default: Some("100ms"),
-            meaning: "so much later a packet is no copy any more",
+            meaning: "time after which a packet is not a copy any more",
         },
         Parameter {
             name: "packets",

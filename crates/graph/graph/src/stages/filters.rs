@@ -88,7 +88,7 @@ fn priorities(text: &str, filters: usize, is_first: bool) -> Result<Vec<u32>, St
         return Err(format!("priorities: {} numbers for {filters} filters: give one for each", words.len()));
     }
     let number = |word: &&str| {
-        word.parse().map_err(|_| format!("priorities: `{word}` is no number from 0 to {}", u32::MAX))
+        word.parse().map_err(|_| format!("priorities: `{word}` is not a number from 0 to {}", u32::MAX))
     };
     words.iter().map(number).collect()
 }
@@ -339,7 +339,7 @@ mod tests {
         };
         assert!(fault("priorities=\"1 2\"").contains("match=first"));
         assert!(fault("match=first, priorities=\"1\"").contains("1 numbers for 2 filters"));
-        assert!(fault("match=first, priorities=\"1 x\"").contains("`x` is no number"));
+        assert!(fault("match=first, priorities=\"1 x\"").contains("`x` is not a number"));
     }
 
     #[test]

@@ -41,13 +41,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "active",
             kind: ParameterType::Duration,
             default: Some("60s"),
-            meaning: "a flow that lasts so long becomes a record, and goes on in the next",
+            meaning: "a flow that lasts longer becomes a record, and continues in the next",
         },
         Parameter {
             name: "idle",
             kind: ParameterType::Duration,
             default: Some("15s"),
-            meaning: "a flow ends that had no packet for longer",
+            meaning: "a flow without a packet for longer ends",
         },
         Parameter {
             name: "closed",
@@ -65,7 +65,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "key",
             kind: ParameterType::Text,
             default: Some("none"),
-            meaning: "fields of the key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and what is left out of it: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas",
+            meaning: "fields of the key in addition to addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and fields to leave out: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas",
         },
         Parameter {
             name: "inner",
@@ -113,7 +113,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "view",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether a `view` behind it is told what each flow counts; 8 bytes a packet go to its thread",
+            meaning: "whether a `view` behind it gets the counts of each flow; 8 bytes a packet go to its thread",
         },
         Parameter {
             name: "min_packets",

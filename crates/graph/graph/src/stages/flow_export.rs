@@ -116,9 +116,10 @@ pub(super) const RECORDS: &str = "records";
 pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
     match arguments.text("exporter") {
         "none" | RECORDS => Ok(None),
-        text => {
-            text.parse().map(Some).map_err(|_| format!("exporter=\"{text}\" is no address of IPv4 or IPv6"))
-        }
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("exporter=\"{text}\" is not an address of IPv4 or IPv6")),
     }
 }
 

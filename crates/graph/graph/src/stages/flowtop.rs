@@ -1,4 +1,4 @@
-//! `flowtop`: the greatest flows as a table.
+//! `flowtop`: the top flows as a table.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -22,7 +22,7 @@ use crate::table::{Cell, Table};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flowtop",
-    summary: "the greatest flows as a table",
+    summary: "the top flows as a table",
     description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
         the round trip in microseconds, packets sent again, and what else is known as text; with enrich, where both ends are. With --json on tapline run, one object each.",
     parameters: &[top::ROWS, top::RANKED_BY, places::PARAMETER],

@@ -34,7 +34,7 @@ pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, String> {
 /// Those of [`read`], and bytes that are not UTF-8.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, String> {
     String::from_utf8(read(path, bytes_max)?)
-        .map_err(|error| format!("{} is no UTF-8: {error}", path.display()))
+        .map_err(|error| format!("{} is not UTF-8: {error}", path.display()))
 }
 
 #[cfg(test)]
@@ -60,6 +60,6 @@ mod tests {
         std::fs::write(&path, b"a\xff").expect("there is room");
         assert_eq!(read(&path, 2), Ok(b"a\xff".to_vec()));
         assert!(read(&path, 1).is_err());
-        assert!(read_text(&path, 2).expect_err("no text").contains("no UTF-8"));
+        assert!(read_text(&path, 2).expect_err("no text").contains("not UTF-8"));
     }
 }

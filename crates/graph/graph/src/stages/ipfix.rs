@@ -128,7 +128,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "enterprise",
             kind: ParameterType::Number(1, u32::MAX as u64),
             default: Some("32473"),
-            meaning: "the private enterprise number under which elements stand that IANA does not know; 32473 is that of examples",
+            meaning: "the private enterprise number of elements that IANA does not know; 32473 is that of examples",
         },
         places::PARAMETER,
     ],

@@ -28,10 +28,10 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \
         its bits on the wire (bits). A packet goes on while there is any token left of both kinds, and may leave the last one overdrawn: in any time t at most rate \
         x (t + burst) and one packet more go on. Where a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
-        in the packets, from a whole one to the next). A hash of addresses, protocol and ports tells flows apart. From second to second a bound on the hash adapts \
+        in the packets, from a whole one to the next). A hash of addresses, protocol and ports distinguishes flows. From second to second a bound on the hash adapts \
         too: if the flows below it brought more than the rate, it falls in proportion, so that mostly the same flows are left out again; if they brought \
         less, it rises, to the double at most. The table of flows left out has 16384 entries; where it is full, all flows with a hash above that of the one that does not fit are left out \
-        until the second ends. A time stamp more than a second before the latest begins anew. The result: packets that went on; packets left \
+        until the second ends. A time stamp more than a second before the latest starts over. The result: packets that went on; packets left \
         out; flows left out, each counted once a second, those beyond the table not at all.",
     parameters: &[
         Parameter {

@@ -45,7 +45,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "room",
             kind: ParameterType::Number(1, 100_000_000),
             default: Some("1000000"),
-            meaning: "flows that are remembered for certain; about 60 bytes each. A forgotten flow begins anew",
+            meaning: "flows that are remembered for certain; about 60 bytes each. A forgotten flow starts over",
         },
     ],
     outputs: Outputs::Many,
@@ -93,12 +93,12 @@ fn applications(text: &str) -> Result<Vec<(&'static str, u64)>, String> {
             format!("app: no application `{name}` is recognised: tls, quic, http, ssh, dtls, or a service of IANA's registry such as domain")
         })?;
         if found.iter().any(|(known, _)| *known == name) {
-            return Err(format!("app: `{name}` stands twice"));
+            return Err(format!("app: `{name}` is given twice"));
         }
         let packets = match packets {
             "all" => ALL,
             number => tapline_syntax::units::count(number)
-                .map_err(|_| format!("app: `{number}` is no number of packets: 8, or all"))?,
+                .map_err(|_| format!("app: `{number}` is not a number of packets: 8, or all"))?,
         };
         found.push((name, packets));
     }
@@ -312,7 +312,7 @@ mod tests {
         assert!(fault("").contains("no limit"));
         assert!(fault("app=\"tsl=8\"").contains("no application `tsl`"));
         assert!(fault("app=\"tls\"").contains("tls=8"));
-        assert!(fault("app=\"tls=8, tls=9\"").contains("stands twice"));
+        assert!(fault("app=\"tls=8, tls=9\"").contains("is given twice"));
         assert!(fault("app=\"tls=few\"").contains("8, or all"));
     }
 }

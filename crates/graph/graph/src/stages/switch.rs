@@ -93,7 +93,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
 fn values(list: &str) -> Result<Vec<u16>, String> {
     let value = |text: &str| {
         let number = text.trim().parse();
-        number.map_err(|_| format!("`{}` is no value: numbers from 0 to 65535, with commas", text.trim()))
+        number.map_err(|_| format!("`{}` is not a value: numbers from 0 to 65535, with commas", text.trim()))
     };
     list.split(',').map(value).collect()
 }
@@ -323,7 +323,7 @@ mod tests {
         };
         assert!(why("").contains("no filter"));
         assert!(why("\"upd\"").contains("upd"));
-        assert!(why("\"6,x\", by=protocol").contains("`x` is no value"));
+        assert!(why("\"6,x\", by=protocol").contains("`x` is not a value"));
         assert!(why("\"6\", by=label").contains("takes no list"));
     }
 }

@@ -1,4 +1,4 @@
-//! `view`: the greatest hosts, pairs, services and flows of each second, in a file that others read meanwhile.
+//! `view`: the top hosts, pairs, services and flows of each second, in a file that others read meanwhile.
 //!
 //! ```text
 //! flow(view=yes) --what flows count------> Ranker: a thread of its own --> ViewFile, shared by all workers
@@ -20,7 +20,7 @@ use crate::stage::{
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "view",
-    summary: "the greatest hosts, pairs, services and flows of each second, for `tapline view`",
+    summary: "the top hosts, pairs, services and flows of each second, for `tapline view`",
     description: "Right behind `flow(view=yes)`. Once a second it writes totals, the account and tables of hosts, pairs, services, names, segments, interfaces and \
         flows into a file of fixed size, which other processes read meanwhile (docs/format/view.md). Each table ends with the others, and sums to the packets metered.",
     parameters: &[],
@@ -34,7 +34,9 @@ pub(crate) const CLASS: StageClass = StageClass {
 fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {
     match meters {
         [meter] if meter.text("view") == "yes" => Ok(()),
-        [_] => Err("its meter does not tell what flows count each second: write flow(view=yes)".to_owned()),
+        [_] => {
+            Err("its meter does not report the counts of flows each second: write flow(view=yes)".to_owned())
+        }
         _ => {
             Err("several meters lead to it: give each a view of its own, or one meter to all packets"
                 .to_owned())

@@ -181,7 +181,7 @@ fn hostile_messages_are_told_and_never_a_panic() {
     ] {
         let (found, events, _) = read(vec![(head, bytes), message(&chunks[1])]);
         assert_eq!(found.len() as u64, chunks[1].packets);
-        assert!(events[0].contains("message 5 of partition 0 is no chunk"), "{events:?}");
+        assert!(events[0].contains("message 5 of partition 0 is not a chunk"), "{events:?}");
     }
     let many = (0..1000).map(|_| (Err("it has no headers"), Vec::new())).collect();
     let (_, events, _) = read(many);

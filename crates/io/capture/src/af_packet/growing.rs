@@ -147,7 +147,7 @@ impl AfPacket {
 
     fn tell_small(&mut self, id: InterfaceId, why: &str) {
         let name = self.interfaces[id.0 as usize].name.clone();
-        let text = format!("its ring stays small, as a larger one cannot be had: {why}");
+        let text = format!("its ring stays small, as a larger one failed: {why}");
         self.events.push(Event { interface: name, text, is_warning: true });
     }
 }

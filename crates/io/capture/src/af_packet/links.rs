@@ -104,7 +104,7 @@ impl AfPacket {
         let Some(tap) = self.taps.iter_mut().find(is_it) else { return };
         tap.state = LinkState::Gone;
         let name = tap.name.clone();
-        self.tell(&name, "was removed; the capture goes on if it comes back".to_owned(), true);
+        self.tell(&name, "was removed; the capture continues if it comes back".to_owned(), true);
     }
 
     fn follow_present(&mut self, link: &Link) -> Result<(), Error> {

@@ -110,7 +110,7 @@ pub enum AfXdpError {
     CutsHost,
     /// The driver does not give XDP programs the time of a packet.
     #[error(
-        "its driver tells XDP programs no time of the adapter (that takes Linux 6.3, and a driver that does); leave -j or \
+        "its driver gives XDP programs no time of the adapter (that takes Linux 6.3, and a driver that does); leave -j or \
          xdp: out"
     )]
     NoTime,

@@ -150,7 +150,7 @@ pub(super) fn check(
             Some(program) if taking.link_type == LinkType::ETHERNET => {
                 session.is_taken_by(program).then_some("what the filter matches, the session too,")
             }
-            Some(_) => Some("what the filter matches, which cannot be told for this link layer,"),
+            Some(_) => Some("what the filter matches, which is unknown for this link layer,"),
         };
         let way = route_to(peer, route)?;
         if let Some(what) = what.filter(|_| carries(target.index, way.as_slice(), links)) {

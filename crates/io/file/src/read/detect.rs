@@ -61,7 +61,7 @@ pub(crate) fn looks_like(bytes: &[u8]) -> String {
         return "it looks like text".to_owned();
     }
     let magic: String = head.iter().take(4).map(|b| format!("{b:02x}")).collect();
-    format!("it begins with {magic}, which is no magic number that we know")
+    format!("it begins with {magic}, which is not a magic number that we know")
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ impl Names {
         };
         let pattern = self.pattern.to_str().ok_or_else(|| fail(&"it is not UTF-8"))?;
         let time = jiff::Timestamp::from_nanosecond(start.as_nanos().into()).map_err(|error| fail(&error))?;
-        // Lenient, as strftime is: what is no conversion stands for itself.
+        // Lenient, as strftime is: what is not a conversion stands for itself.
         let config = Config::new().lenient(true);
         let broken_down = BrokenDownTime::from(&time.to_zoned(zone.clone()));
         let name = broken_down.to_string_with_config(&config, pattern).map_err(|error| fail(&error))?;
@@ -96,7 +96,7 @@ pub fn parse_size(text: &str) -> Result<u64, WriteError> {
     let size = number.parse::<u64>().ok().filter(|&n| n > 0).and_then(|n| n.checked_mul(unit));
     size.ok_or_else(|| {
         let advice = "give millions of bytes, or a number with k, m or g";
-        WriteError::Options(format!("'{text}' is no file size: {advice}"))
+        WriteError::Options(format!("'{text}' is not a file size: {advice}"))
     })
 }
 

@@ -350,7 +350,7 @@ impl FileWriter {
             Encoder::Erf if id.0 >= erf::INTERFACES_MAX => {
                 let most = erf::INTERFACES_MAX;
                 Some(format!(
-                    "ERF tells {most} interfaces apart, and this one comes after them; write pcapng"
+                    "ERF distinguishes {most} interfaces, and this one comes after them; write pcapng"
                 ))
             }
             _ => None,
@@ -598,7 +598,7 @@ impl FileWriter {
     /// The longest run of whole records in the first `len` bytes of the buffer: its length, and packets in it.
     fn whole_records(&self, len: usize) -> (usize, u64) {
         let (mut end, mut packets) = (0, 0);
-        // Without packets the buffer holds headers; that of pcap is no record, and half of it is nothing.
+        // Without packets the buffer holds headers; that of pcap is not a record, and half of it is nothing.
         if self.gathered == 0 && matches!(self.encoder, Encoder::Pcap { .. }) {
             return (0, 0);
         }

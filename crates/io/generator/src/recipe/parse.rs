@@ -46,7 +46,7 @@ impl Recipe {
     /// use tapline_generator::Recipe;
     /// let text = "udp size=imax";
     /// let error = Recipe::parse(text).unwrap_err().render(text);
-    /// assert!(error.starts_with("`imax` is no size\n  udp size=imax\n           ^^^^\n"));
+    /// assert!(error.starts_with("`imax` is not a size\n  udp size=imax\n           ^^^^\n"));
     /// ```
     pub fn parse(text: &str) -> Result<Recipe, SyntaxError> {
         let items = items(text)?;
@@ -263,7 +263,7 @@ fn unknown(item: &Item) -> SyntaxError {
     let known = KEYS.iter().find(|key| key.name == item.name);
     let message = match (known, is_word) {
         (Some(key), true) => format!("`{}` needs a value: {}", key.name, key.value),
-        (Some(_), false) => format!("`{}` stands alone, without a value", item.name),
+        (Some(_), false) => format!("`{}` has no value", item.name),
         (None, true) => format!("there is no word `{}` in recipes", item.name),
         (None, false) => format!("there is no key `{}` in recipes", item.name),
     };

@@ -152,7 +152,7 @@ fn foreign_files_are_refused() {
     refused(8, &0x0102_0304_0506_0708_u64.swap_bytes().to_ne_bytes(), "other byte order");
     refused(8, &[9; 8], "byte 8");
     refused(16, &2_u64.to_ne_bytes(), "version 2");
-    refused(24, &u64::MAX.to_ne_bytes(), "no process");
+    refused(24, &u64::MAX.to_ne_bytes(), "not a process");
     refused(64, &7_u64.to_ne_bytes(), "7 slots");
     assert!(matches!(Reader::open(folder.path()), Err(Error::Foreign { .. })));
     assert!(matches!(Reader::open(&folder.path().join("none")), Err(Error::Io { .. })));

@@ -212,7 +212,7 @@ fn memory_without_seals_is_not_mapped() {
         (parts(copy(&good_buffer), loose()), "index"),
         (parts(disk(), copy(&good_index)), "packet buffer"),
         (parts(copy(&good_buffer), disk()), "index"),
-        // An index is not sealed against writing, so it is no buffer.
+        // An index is not sealed against writing, so it is not a buffer.
         (parts(copy(&good_index), copy(&good_index)), "packet buffer"),
     ] {
         match Reader::open(parts) {

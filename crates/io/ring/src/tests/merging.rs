@@ -45,7 +45,7 @@ fn merging_waits_for_buffers_with_older_packets() {
     assert_eq!(
         merged.wait(Duration::ZERO).unwrap(),
         WaitEnd::TimedOut,
-        "what is held up is no reason to wake"
+        "what is held up is not a reason to wake"
     );
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), WaitEnd::Ready, "but to look again");
     send(&mut writers[1], 12, 1);

@@ -107,7 +107,7 @@ fn lent_packets_wake_no_reader() {
     assert_eq!(reader.arm().unwrap(), None, "the batch is still lent");
     writer.tick(1_000_000);
     writer.tick(2_000_000);
-    assert_eq!((writer.wake_count(id).unwrap(), writer.next_wake_ns()), (0, None), "its age is no reason");
+    assert_eq!((writer.wake_count(id).unwrap(), writer.next_wake_ns()), (0, None), "its age is not a reason");
     offer(&mut writer, &Made::new(10, 9, 100), &[id]);
     assert_eq!(writer.wake_count(id).unwrap(), 0, "its bytes do not count");
     offer(&mut writer, &Made::new(19, 1, 100), &[id]);
@@ -253,7 +253,7 @@ fn a_reader_with_a_high_threshold_loses_no_packet() {
             assert_eq!(reader.arm().unwrap(), None);
             let needed = offer_until_woken(&mut writer, id, 1000);
             assert!((least..=most).contains(&needed), "{policy:?}: {needed}");
-            // The writer knows why: that there is less than was wished is no reason to sleep on.
+            // The writer knows why: that there is less than was wished is not a reason to sleep on.
             assert_eq!((rings(&reader), reader.arm().unwrap()), (true, Some(WaitEnd::Ready)));
             assert_eq!(drain(&mut reader).len() as u64, needed);
         }

@@ -244,7 +244,7 @@ impl Source for StoreInput {
             match next {
                 Next::Found(found) => {
                     self.take(found);
-                    // Chunks without a wanted packet are no reason to keep the caller.
+                    // Chunks without a wanted packet are not a reason to keep the caller.
                     is_late = Instant::now() >= until;
                 }
                 Next::Idle if self.search.is_waiting() && self.lend_all() => {}

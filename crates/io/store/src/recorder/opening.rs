@@ -94,7 +94,9 @@ impl Writing {
         let path = named(&segments.catalog().segment_path(number));
         if segments.is_direct() && !target.takes_direct(at) {
             segments.use_cache();
-            progress.tell("writes go through the page cache: the file system takes none past it".to_owned());
+            progress.tell(
+                "writes go through the page cache: the file system does not support direct I/O".to_owned(),
+            );
         }
         let retention = settings.keep_ns.map(|keep_ns| {
             let step_max_ns = settings.sync_ns.saturating_mul(2);
@@ -131,7 +133,7 @@ impl Writing {
         add(&writing.progress.recycled, u64::from(recycled.is_some()));
         writing.note("begun", number);
         if let Err(error) = writing.segments.catalog().note_begun(now, settings.is_live) {
-            let text = format!("{error}; if this recording is broken off the store does not tell of it");
+            let text = format!("{error}; if this recording is broken off, the store does not report it");
             writing.progress.tell(text);
         }
         add(&writing.progress.segments, 1);

@@ -208,7 +208,7 @@ impl Writing {
         if let Err(error) = &written {
             if !self.is_full {
                 self.progress.tell(format!(
-                    "{}: {error}; the segment is left, and the recording goes on in the next",
+                    "{}: {error}; the segment is left, and the recording continues in the next",
                     self.path.display()
                 ));
                 self.note("failed", self.number);
@@ -442,7 +442,7 @@ impl Writing {
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
                 if self.is_full {
-                    self.progress.tell(format!("segment {number} is begun: the recording goes on"));
+                    self.progress.tell(format!("segment {number} is begun: the recording continues"));
                 }
                 self.note("begun", number);
                 true

@@ -186,7 +186,7 @@ fn segments_that_somebody_removed_are_told() {
     for &number in &numbers {
         let (path, index) = (catalog.segment_path(number), catalog.paths.index(number));
         let others = [path.with_extension("old"), index.with_extension("tix.old")];
-        // Renamed: that a segment is gone is no proof that a recorder deleted it.
+        // Renamed: that a segment is gone is not a proof that a recorder deleted it.
         fs::rename(&path, &others[0]).unwrap();
         fs::rename(&index, &others[1]).unwrap();
         let mut search = search(root, Window::ALL);

@@ -118,7 +118,7 @@ fn segments_on_hold_are_kept() {
     let lost: u64 =
         catalog.segments().unwrap().iter().flat_map(|one| one.standing).map(|one| one.dropped).sum();
     assert_eq!(lost, totals.lost);
-    // Segments between that were deleted are no fault, as the log has each of them.
+    // Segments between that were deleted are not a fault, as the log has each of them.
     let verified = verify(&catalog, &mut |_, _| true).unwrap();
     assert!(verified.findings.is_empty() && verified.deleted > 0, "{verified:?}");
     assert!(!check(&catalog, &mut |_, _| true).unwrap().findings.iter().any(is_gap));

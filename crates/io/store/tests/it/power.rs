@@ -225,7 +225,7 @@ fn check(store: &Path, promise: &Promise, told: &str, random: &mut Random, sums:
         // In order again: where nothing is lost nothing is said to be.
         let is_lost = |packet: &u64| after.binary_search(packet).is_err();
         let is_something_lost = written.values().flatten().any(is_lost);
-        // Places that hold nothing yet are no loss.
+        // Places that hold nothing yet are not a loss.
         let is_loss = |finding: &Finding| !matches!(finding, Finding::Foreign { .. });
         let claims_loss = findings.iter().any(is_loss);
         assert!(is_something_lost || !claims_loss, "{told}: nothing is lost, but {findings:?}");

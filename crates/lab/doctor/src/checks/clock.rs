@@ -61,7 +61,10 @@ fn clock_source(facts: &Facts) -> Vec<Finding> {
 
 fn synchronised(facts: &Facts) -> Vec<Finding> {
     let Some(clock) = facts.machine.clock else {
-        return vec![Finding::machine(Severity::NotTold, "the kernel does not tell the error of its clock")];
+        return vec![Finding::machine(
+            Severity::NotTold,
+            "the kernel does not report the error of its clock",
+        )];
     };
     let (severity, text) = match (clock.is_synchronised, clock.error_max_us) {
         (false, _) => {
@@ -70,7 +73,7 @@ fn synchronised(facts: &Facts) -> Vec<Finding> {
         (true, error) if error > ERROR_MAX_US => {
             (Severity::Note, format!("the clock may be wrong by {} ms", error / 1000))
         }
-        (true, error) => (Severity::Fine, format!("the clock is right to {error} microseconds")),
+        (true, error) => (Severity::Fine, format!("the clock is accurate to {error} microseconds")),
     };
     vec![
         Finding::machine(severity, text)

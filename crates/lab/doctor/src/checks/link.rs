@@ -65,13 +65,13 @@ fn link(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn speed(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let Some(mode) = interface.mode else {
-        return vec![Finding::not_told(name, "the driver tells of no speed")];
+        return vec![Finding::not_told(name, "the driver reports no speed")];
     };
     let speed = mode.speed.map_or("unknown speed".to_owned(), |bits| format!("{} Mbit/s", bits / 1_000_000));
     let (severity, duplex) = match mode.duplex {
         Duplex::Half => (Severity::Loses, "half duplex"),
         Duplex::Full => (Severity::Fine, "full duplex"),
-        Duplex::Unknown => (Severity::NotTold, "duplex not told"),
+        Duplex::Unknown => (Severity::NotTold, "duplex unknown"),
     };
     let mut finding = Finding::on(name, severity, format!("{speed}, {duplex}"))
         .with("duplex", duplex)
@@ -120,7 +120,7 @@ fn layers(interface: &Interface, _: &Facts) -> Vec<Finding> {
     let above = (!list.is_empty()).then(|| format!("{} on it", list.join(", ")));
     let words: Vec<String> = under.into_iter().chain(above).collect();
     if words.is_empty() {
-        return vec![Finding::on(name, Severity::Fine, "nothing stands on it")];
+        return vec![Finding::on(name, Severity::Fine, "nothing is stacked on it")];
     }
     let text = format!("{}: captures on all interfaces see such packets more than once", words.join(", "));
     let mut finding = Finding::on(name, Severity::Note, text).with("others", list);

@@ -19,7 +19,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "nic_losses",
         subject: "the adapter's counters of rtnetlink",
-        why: "What the adapter had no room for is lost before any capture can count it.",
+        why: "Packets for which the adapter had no room are lost before any capture can count them.",
         source: "Documentation/networking/statistics.rst, struct rtnl_link_stats64",
         run: Run::Interface(nic_losses),
     },

@@ -9,7 +9,7 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "free_memory",
-        subject: "memory beside the rings that captures ask for",
+        subject: "memory left next to the rings of captures",
         why: "Rings cannot be swapped out; a capture that gets a smaller one than it asked for loses sooner.",
         source: "docs/doctor.md; af_packet.c alloc_pg_vec",
         run: Run::Machine(free_memory),
@@ -70,7 +70,7 @@ const MIB: u64 = 1 << 20;
 
 fn free_memory(facts: &Facts) -> Vec<Finding> {
     let Some(memory) = facts.machine.memory else {
-        return vec![Finding::machine(Severity::NotTold, "the kernel does not tell its memory")];
+        return vec![Finding::machine(Severity::NotTold, "the kernel does not report its memory")];
     };
     let rings = facts.interfaces.len() as u64;
     let ring = |interface: &crate::Interface| {
@@ -96,7 +96,7 @@ fn free_memory(facts: &Facts) -> Vec<Finding> {
 
 fn locked_memory(facts: &Facts) -> Vec<Finding> {
     let Some(limit) = facts.machine.memory_lock_max else {
-        return vec![Finding::machine(Severity::NotTold, "the limit of locked memory is not told")];
+        return vec![Finding::machine(Severity::NotTold, "the limit of locked memory is unknown")];
     };
     let is_free = limit == u64::MAX || facts.machine.may(Capability::IpcLock) == Some(true);
     if is_free || limit >= UMEM_LEN {
@@ -116,7 +116,7 @@ fn socket_memory(facts: &Facts) -> Vec<Finding> {
     ];
     let one = |(path, name, least, what): (&str, &str, u64, &str)| {
         let Some(value) = facts.machine.setting(path) else {
-            return Finding::machine(Severity::NotTold, format!("{name} is not told"));
+            return Finding::machine(Severity::NotTold, format!("{name} is unknown"));
         };
         if value >= least {
             return Finding::machine(Severity::Fine, format!("{name} is {value}")).with(name, value);
@@ -130,7 +130,7 @@ fn socket_memory(facts: &Facts) -> Vec<Finding> {
 
 fn huge_pages(facts: &Facts) -> Vec<Finding> {
     let Some(memory) = facts.machine.memory.filter(|memory| memory.huge_page_len > 0) else {
-        return vec![Finding::machine(Severity::NotTold, "the kernel does not tell of huge pages")];
+        return vec![Finding::machine(Severity::NotTold, "the kernel does not report huge pages")];
     };
     let (free, len) = (memory.huge_pages_free, memory.huge_page_len);
     let text = format!("{} of {} KiB free", counted(free, "huge page"), len / 1024);
@@ -140,7 +140,7 @@ fn huge_pages(facts: &Facts) -> Vec<Finding> {
 fn bpf_jit(facts: &Facts) -> Vec<Finding> {
     const PATH: &str = "net/core/bpf_jit_enable";
     match facts.machine.setting(PATH) {
-        None => vec![Finding::machine(Severity::NotTold, "net.core.bpf_jit_enable is not told")],
+        None => vec![Finding::machine(Severity::NotTold, "net.core.bpf_jit_enable is unknown")],
         Some(0) => {
             let change = Change::File { path: format!("/proc/sys/{PATH}"), value: "1".to_owned() };
             let command = facts.scope.machine("sysctl -w net.core.bpf_jit_enable=1");
@@ -160,7 +160,7 @@ fn bpf_jit(facts: &Facts) -> Vec<Finding> {
 
 fn unprivileged_bpf(facts: &Facts) -> Vec<Finding> {
     let Some(value) = facts.machine.setting("kernel/unprivileged_bpf_disabled") else {
-        return vec![Finding::machine(Severity::NotTold, "kernel.unprivileged_bpf_disabled is not told")];
+        return vec![Finding::machine(Severity::NotTold, "kernel.unprivileged_bpf_disabled is unknown")];
     };
     let may = [Capability::Bpf, Capability::SysAdmin].map(|one| facts.machine.may(one));
     let (severity, text) = match (value, may) {
@@ -175,7 +175,7 @@ fn unprivileged_bpf(facts: &Facts) -> Vec<Finding> {
 
 fn disk(facts: &Facts) -> Vec<Finding> {
     let Some((path, space)) = &facts.machine.disk else {
-        return vec![Finding::machine(Severity::NotTold, "the room on the disk is not told")];
+        return vec![Finding::machine(Severity::NotTold, "the room on the disk is unknown")];
     };
     let severity = if space.free < DISK_LOW { Severity::Note } else { Severity::Fine };
     let text = format!("{} MiB free in {}", space.free / MIB, path.display());

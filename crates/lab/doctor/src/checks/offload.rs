@@ -15,7 +15,7 @@ pub(super) const CHECKS: [Check; 5] = [
         name: "receive_merging",
         subject: "offloads that merge received packets",
         why: "Packets of a connection are merged before the tap: fewer and larger ones than were on the wire, without their own time stamps.",
-        source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps stand behind GRO",
+        source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps are behind GRO",
         run: Run::Interface(receive_merging),
     },
     Check {
@@ -27,7 +27,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "peer_segmentation",
-        subject: "whether the other end of a veth cuts what it sends",
+        subject: "whether the other end of a veth segments its packets",
         why: "Between the ends of a veth nothing cuts packets: what a container sends with TSO arrives with up to 64 KiB.",
         source: "drivers/net/veth.c; Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(peer_segmentation),
@@ -42,7 +42,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "vlan_stripping",
         subject: "whether VLAN tags are taken out by the adapter",
-        why: "The outer tag is not in the packet but beside it: this program keeps it, others and AF_XDP may not.",
+        why: "The outer tag is not in the packet but in its metadata: this program keeps it, others and AF_XDP may not.",
         source: "if_packet.h tp_vlan_tci; Documentation/networking/xdp-rx-metadata.rst",
         run: Run::Interface(vlan_stripping),
     },
@@ -127,7 +127,7 @@ fn vlan_stripping(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let say = |on: &[&str]| {
         (
             Severity::Note,
-            format!("VLAN tags are taken out of packets and kept beside them: {}", on.join(", ")),
+            format!("VLAN tags are removed from packets and kept in their metadata: {}", on.join(", ")),
         )
     };
     switched_on(interface, facts, &VLAN, "leaves VLAN tags in packets", say)
@@ -143,7 +143,7 @@ fn switched_on(
 ) -> Vec<Finding> {
     let name = interface.name();
     let Some(features) = &interface.features else {
-        return vec![Finding::not_told(name, "the driver does not tell its offloads")];
+        return vec![Finding::not_told(name, "the driver does not report its offloads")];
     };
     let on = those_on(features, names);
     if on.is_empty() {

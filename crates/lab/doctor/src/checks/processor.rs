@@ -52,14 +52,14 @@ const WAKE_US: u64 = 50;
 fn processors(facts: &Facts) -> Vec<Finding> {
     let machine = &facts.machine;
     let count = match &machine.cpus {
-        None => Finding::machine(Severity::NotTold, "the kernel does not tell its processors"),
+        None => Finding::machine(Severity::NotTold, "the kernel does not report its processors"),
         Some(cpus) => {
             let severity = if cpus.len() == 1 { Severity::Note } else { Severity::Fine };
             Finding::machine(severity, counted(cpus.len() as u64, "processor")).with("processors", cpus.len())
         }
     };
     let kind = match machine.is_virtual {
-        None => Finding::machine(Severity::NotTold, "the processor does not tell of a hypervisor"),
+        None => Finding::machine(Severity::NotTold, "the processor does not report a hypervisor"),
         Some(false) => Finding::machine(Severity::Fine, "no hypervisor").with("virtual", false),
         Some(true) => {
             let text = "a virtual machine: losses of its host have no counter here";
@@ -72,7 +72,7 @@ fn processors(facts: &Facts) -> Vec<Finding> {
 fn steal(facts: &Facts) -> Vec<Finding> {
     let times = if facts.interval_s.is_some() { facts.machine.times_growth } else { facts.machine.times };
     let Some(times) = times.filter(|times| times.total > 0) else {
-        return vec![Finding::machine(Severity::NotTold, "the kernel does not tell stolen time")];
+        return vec![Finding::machine(Severity::NotTold, "the kernel does not report stolen time")];
     };
     let share = times.steal as f64 / times.total as f64;
     let severity = match share {

@@ -16,7 +16,7 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "ring_size",
         subject: "descriptors of the receive rings",
-        why: "While the processor is busy elsewhere packets wait in the ring; when it is full the adapter drops them, and only its own counters tell.",
+        why: "While the processor is busy elsewhere packets wait in the ring; when it is full the adapter drops them, and only its own counters show it.",
         source: "ethtool(8) -g; at 10 Gbit/s and 64 bytes 256 descriptors are 17 microseconds",
         run: Run::Interface(ring_size),
     },
@@ -36,7 +36,7 @@ pub(super) const CHECKS: [Check; 9] = [
     },
     Check {
         name: "queue_count",
-        subject: "receive queues beside processors",
+        subject: "receive queues compared with processors",
         why: "One queue is served by one processor at a time, however many there are.",
         source: "Documentation/networking/scaling.rst",
         run: Run::Interface(queue_count),
@@ -58,7 +58,7 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "indirection",
         subject: "the table from hash to queue",
-        why: "Queues that the table does not name stay empty, and the others bear their packets.",
+        why: "Queues that the table does not name stay empty, and the others get their packets.",
         source: "ethtool(8) -x",
         run: Run::Interface(indirection),
     },
@@ -101,7 +101,7 @@ const PORTS: u64 = 0xc0;
 fn ring_size(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let Some(rings) = interface.rings.filter(|rings| rings.rx_max > 0) else {
-        return vec![Finding::not_told(name, "the driver tells of no receive ring")];
+        return vec![Finding::not_told(name, "the driver reports no receive ring")];
     };
     let (rx, most) = (rings.rx, rings.rx_max);
     let severity = match () {
@@ -134,7 +134,7 @@ fn ring_size(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn pause_frames(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let Some(pause) = interface.pause else {
-        return vec![Finding::not_told(name, "the driver tells of no pause frames")];
+        return vec![Finding::not_told(name, "the driver reports no pause frames")];
     };
     let word = |is_on| if is_on { "on" } else { "off" };
     let text = format!("pause frames rx {} tx {}", word(pause.rx), word(pause.tx));
@@ -151,7 +151,7 @@ fn pause_frames(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn interrupt_moderation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let Some(coalescing) = interface.coalescing else {
-        return vec![Finding::not_told(name, "the driver tells of no interrupt moderation")];
+        return vec![Finding::not_told(name, "the driver reports no interrupt moderation")];
     };
     let (usecs, is_adaptive) = (coalescing.rx_usecs, coalescing.is_adaptive);
     let is_late = is_adaptive || usecs >= MODERATION_US;
@@ -182,10 +182,10 @@ fn queue_count(interface: &Interface, facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let (Some(queues), Some(channels)) = (interface.receive_queues(), interface.channels) else {
-        return vec![Finding::not_told(name, "the driver does not tell its queues")];
+        return vec![Finding::not_told(name, "the driver does not report its queues")];
     };
     let Some(cpus) = facts.machine.cpus.as_ref().map(|cpus| cpus.len() as u32) else {
-        return vec![Finding::not_told(name, "the kernel does not tell its processors")];
+        return vec![Finding::not_told(name, "the kernel does not report its processors")];
     };
     let most = channels.rx_max.saturating_add(channels.combined_max);
     let text =
@@ -216,7 +216,7 @@ fn hash_symmetry(interface: &Interface, facts: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     let Some((hash, is_one)) = interface.hash.as_ref().and_then(|hash| Some((hash, symmetry(hash)?))) else {
-        return vec![Finding::not_told(name, "the driver does not tell the function and key of its hash")];
+        return vec![Finding::not_told(name, "the driver does not report the function and key of its hash")];
     };
     if is_one {
         return vec![Finding::on(name, Severity::Fine, "both directions of a connection come by one queue")];
@@ -257,7 +257,7 @@ fn hash_fields(interface: &Interface, _: &Facts) -> Vec<Finding> {
         return Vec::new();
     }
     if interface.hash_fields.is_empty() {
-        return vec![Finding::not_told(name, "the driver does not tell which fields it hashes")];
+        return vec![Finding::not_told(name, "the driver does not report which fields it hashes")];
     }
     let find = |wanted: HashFields| interface.hash_fields.iter().find(|(flow, _)| *flow == wanted);
     let list = interface.hash_fields.iter().map(|(flow, fields)| format!("{flow:?} {}", letters(*fields)));
@@ -286,10 +286,10 @@ fn indirection(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let queues = match interface.receive_queues() {
         Some(1) => return Vec::new(),
         Some(queues) => queues,
-        None => return vec![Finding::not_told(name, "the driver does not tell its queues")],
+        None => return vec![Finding::not_told(name, "the driver does not report its queues")],
     };
     let Some(hash) = interface.hash.as_ref().filter(|hash| !hash.table.is_empty()) else {
-        return vec![Finding::not_told(name, "the driver does not tell the table of its queues")];
+        return vec![Finding::not_told(name, "the driver does not report the table of its queues")];
     };
     let mut shares: BTreeMap<u32, u64> = BTreeMap::new();
     hash.table.iter().for_each(|queue| *shares.entry(*queue).or_default() += 1);
@@ -314,7 +314,7 @@ fn indirection(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn interrupt_affinity(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let (Some(irqs), Some(cpus)) = (&interface.irqs, &facts.machine.cpus) else {
-        return vec![Finding::not_told(name, "the device tells of no interrupts")];
+        return vec![Finding::not_told(name, "the device reports no interrupts")];
     };
     // Interrupts that never came are for configuration, or of unused queues.
     let busy: Vec<_> = irqs.iter().filter(|irq| irq.count > 0 && !irq.cpus.is_empty()).collect();

@@ -23,7 +23,7 @@ const NEEDED: [(Capability, &str); 5] = [
 
 fn rights(facts: &Facts) -> Vec<Finding> {
     let Some(effective) = facts.machine.capabilities else {
-        return vec![Finding::machine(Severity::NotTold, "the kernel does not tell our capabilities")];
+        return vec![Finding::machine(Severity::NotTold, "the kernel does not report our capabilities")];
     };
     let lacks = |set: u64, right: Capability| set & 1 << right as u32 == 0;
     let missing: Vec<&(Capability, &str)> =
@@ -45,7 +45,7 @@ fn rights(facts: &Facts) -> Vec<Finding> {
         let options: Vec<String> =
             barred.iter().map(|name| format!("--cap-add {}", name.trim_start_matches("CAP_"))).collect();
         let text = format!(
-            "{}; not to be had here, as in a container: start it with {}",
+            "{}; not available here, as in a container: start it with {}",
             finding.text,
             options.join(" ")
         );

@@ -15,14 +15,14 @@ pub(super) const CHECKS: [Check; 3] = [
     Check {
         name: "xdp_program",
         subject: "whether an XDP program sees packets first",
-        why: "What it drops, redirects or sends back never reaches a tap.",
+        why: "Packets that it drops, redirects or sends back never reach a tap.",
         source: "Documentation/networking/af_xdp.rst; IFLA_XDP of rtnetlink(7)",
         run: Run::Interface(xdp_program),
     },
     Check {
         name: "driver",
         subject: "the driver, its XDP and AF_XDP, its clock",
-        why: "Without zero copy AF_XDP is no faster than AF_PACKET; without a clock in the adapter, times are those of the interrupt.",
+        why: "Without zero copy AF_XDP is not faster than AF_PACKET; without a clock in the adapter, times are those of the interrupt.",
         source: "Documentation/netlink/specs/netdev.yaml; Documentation/networking/timestamping.rst",
         run: Run::Interface(driver),
     },
@@ -86,7 +86,7 @@ fn xdp_program(interface: &Interface, _: &Facts) -> Vec<Finding> {
         _ => "in several places",
     };
     let text = format!(
-        "an XDP program sees packets first ({place}, id {}): what it takes no tap sees; bpftool prog show id {}",
+        "an XDP program sees packets first ({place}, id {}): taps do not see packets that it takes; bpftool prog show id {}",
         program.id, program.id
     );
     vec![Finding::on(name, Severity::Alters, text).with("program", program.id).with("mode", place)]
@@ -95,12 +95,12 @@ fn xdp_program(interface: &Interface, _: &Facts) -> Vec<Finding> {
 fn driver(interface: &Interface, _: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let described = interface.driver.as_ref().filter(|driver| !driver.driver.is_empty());
-    let driver = described.map_or("driver not told".to_owned(), |driver| {
+    let driver = described.map_or("driver unknown".to_owned(), |driver| {
         format!("{} {}", driver.driver, driver.version).trim_end().to_owned()
     });
     let stamps = interface.timestamping;
     let stamping = match stamps {
-        None => "time stamps not told".to_owned(),
+        None => "time stamps unknown".to_owned(),
         Some(stamps) if stamps.can_stamp_all() && stamps.clock >= 0 => {
             format!("stamps packets itself (/dev/ptp{})", stamps.clock)
         }
@@ -136,7 +136,7 @@ fn driver(interface: &Interface, _: &Facts) -> Vec<Finding> {
 
 fn xdp_words(xdp: Option<XdpFeatures>) -> &'static str {
     match xdp {
-        None => "XDP not told (kernel 6.3 or newer tells)",
+        None => "XDP unknown (kernel 6.3 or newer reports it)",
         Some(xdp) if xdp.has_zero_copy() => "XDP in the driver, AF_XDP without copies",
         Some(xdp) if xdp.has_driver_mode() => "XDP in the driver, AF_XDP copies",
         Some(_) => "no XDP in the driver",
@@ -184,6 +184,6 @@ mod tests {
     fn driver_capabilities_are_listed() {
         let xdp = Some(XdpFeatures { actions: 0xb, ..XdpFeatures::default() });
         let text = &driver(&Interface { xdp, ..Interface::default() }, &Facts::default())[0].text;
-        assert_eq!(text, "driver not told: XDP in the driver, AF_XDP without copies, time stamps not told");
+        assert_eq!(text, "driver unknown: XDP in the driver, AF_XDP without copies, time stamps unknown");
     }
 }

@@ -52,7 +52,7 @@ impl DropWatch {
         let loaded = loaded.map_err(|error| format!("counting by reason: {error}"))?;
         let link = TracepointLink::attach(&loaded, TRACEPOINT);
         let link =
-            link.map_err(|error| format!("this kernel tells no reasons (Linux 5.17 does): {error}"))?;
+            link.map_err(|error| format!("this kernel reports no reasons (Linux 5.17 does): {error}"))?;
         Ok(DropWatch { _link: link, counts })
     }
 

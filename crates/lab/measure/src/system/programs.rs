@@ -120,7 +120,7 @@ impl Program {
         match self {
             // And to no device either: it might take that for a file of its own.
             Program::Dumpcap if !stores && case.filter.is_empty() => {
-                Some("dumpcap cannot discard what it captures: into a pipe it writes packet by packet")
+                Some("dumpcap cannot discard packets: into a pipe it writes one by one")
             }
             Program::NetsniffNg if case.snap < case.size => Some("netsniff-ng has no snap length"),
             Program::Libpcap if stores => Some("the program on libpcap only counts"),

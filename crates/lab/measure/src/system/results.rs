@@ -143,12 +143,17 @@ pub(crate) struct Goal {
 /// AF_PACKET against tcpdump, AF_XDP against dropping everything, of all workloads with these limits.
 fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
     const GOALS: [(Program, Program, f64, &str); 2] = [
-        (Program::Tapline, Program::Tcpdump, 1.3, "highest rate without loss, AF_PACKET beside tcpdump"),
+        (
+            Program::Tapline,
+            Program::Tcpdump,
+            1.3,
+            "highest rate without loss, AF_PACKET compared with tcpdump",
+        ),
         (
             Program::TaplineXdp,
             Program::XdpDrop,
             0.75,
-            "highest rate without loss, AF_XDP beside an XDP program that drops",
+            "highest rate without loss, AF_XDP compared with an XDP program that drops",
         ),
     ];
     let mut goals = Vec::new();

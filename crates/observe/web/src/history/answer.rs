@@ -128,14 +128,14 @@ impl HistoryQuestion {
     /// Reads the question of an address: `from` and `to` in seconds since 1970.
     pub(crate) fn parse(query: &Query, rights: Rights) -> Result<HistoryQuestion, String> {
         let time = |name: &str| {
-            query.text(name).parse::<u64>().map_err(|_| format!("{name} is no time in seconds since 1970"))
+            query.text(name).parse::<u64>().map_err(|_| format!("{name} is not a time in seconds since 1970"))
         };
         let (from, to) = (time("from")?, time("to")?);
         let dimension = match query.text("dimension") {
             "" => Dimension::HostOut,
             word => Dimension::of_name(word)
                 .filter(|dimension| KEPT.contains(dimension))
-                .ok_or_else(|| format!("{word} is no dimension of the history"))?,
+                .ok_or_else(|| format!("{word} is not a dimension of the history"))?,
         };
         if dimension == Dimension::Name && rights < Rights::Names {
             return Err("this token is for counts, not for names".to_owned());

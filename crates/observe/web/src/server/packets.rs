@@ -109,7 +109,7 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     let name = sources.iter().find(|known| *known == asked || asked.is_empty());
     let name = name.ok_or_else(|| format!("packets are there from: {}", sources.join(", ")))?;
     let time = |name: &str| {
-        query.text(name).parse::<i64>().map_err(|_| format!("{name} is no time in nanoseconds since 1970"))
+        query.text(name).parse::<i64>().map_err(|_| format!("{name} is not a time in nanoseconds since 1970"))
     };
     let (from_ns, to_ns) = (time("from")?, time("to")?);
     if from_ns >= to_ns {

@@ -129,7 +129,7 @@ fn a_folder_that_is_no_store_is_told() {
             assert!(!output.status.success() && said.contains(words), "{option} {name}: {said}");
         }
     }
-    // Stores are no devices that lists have.
+    // Stores are not devices that lists have.
     let output = library.command(None, "tcpdump").arg("-D").output().unwrap();
     assert!(!told(&output).contains("store:"));
 }

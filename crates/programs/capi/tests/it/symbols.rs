@@ -27,7 +27,7 @@ fn symbols(library: &Path) -> BTreeSet<String> {
     let text = String::from_utf8(output.stdout).expect("text");
     let symbol = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_, kind, name] = words[..] else { panic!("{line:?} is no address, kind and name") };
+        let [_, kind, name] = words[..] else { panic!("{line:?} is not an address, kind and name") };
         let kind = if ["R", "B"].contains(&kind) { "D" } else { kind };
         format!("{kind} {name}")
     };

@@ -92,7 +92,7 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.direction != DirectionArg::Inout {
         bail!(
-            "-Q: most files do not tell which packets were sent; use the filter (inbound, outbound) where they do"
+            "-Q: most files do not say which packets were sent; use the filter (inbound, outbound) where they do"
         );
     }
     if args.workers > 1 {

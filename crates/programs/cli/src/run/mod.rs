@@ -67,7 +67,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     if args.check {
         if !args.explain {
-            writeln!(io::stdout(), "the graph is right: {} stages", plan.nodes.len())?;
+            writeln!(io::stdout(), "graph OK: {} stages", plan.nodes.len())?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -103,7 +103,7 @@ fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
     let typed = args.text.iter().enumerate();
     texts.extend(typed.map(|(number, text)| (format!("e{}", number + 1), text.clone())));
     if texts.is_empty() {
-        bail!("no graph: give a file, or a text with -e; --stages lists what it can be made of");
+        bail!("no graph: give a file, or a text with -e; --stages lists the stages");
     }
     Ok(texts)
 }

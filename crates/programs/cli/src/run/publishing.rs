@@ -68,10 +68,7 @@ impl Places {
     /// The stage of a place.
     pub(super) fn stage(&self, node: &PlanNode, interfaces: &[Interface], is_live: bool) -> Result<Publish> {
         if interfaces.is_empty() {
-            bail!(
-                "{}: the source tells no interface before its first packet, so there is none to publish",
-                node.name
-            );
+            bail!("{}: publish needs an interface; this source has none until its first packet", node.name);
         }
         let (rule, access) = rules_of(node, interfaces);
         let path = socket_of(node);

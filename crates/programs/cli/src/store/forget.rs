@@ -22,7 +22,7 @@ Examples:
   tapline store forget /srv/store --from -2d --to -1d 'host 192.0.2.7' --why 'request 2026/14'
   tapline store forget /srv/store --yes 'ether host 02:00:00:00:00:01'
 
-Chunks with such packets are written anew at their places, without them, and their segments get a fresh index with the same \
+Chunks with such packets are written again at their places, without them, and their segments get a fresh index with the same \
 keys; the chain of hashes still joins, and tapline store verify names the chunks. The store's log says what was erased and why, \
 filter included. Stop the recorder first: both need the store's lock. Killed at any moment, the next recorder, repair or forget \
 goes on.

@@ -33,7 +33,7 @@ Examples:
   tapline store import /srv/store /srv/pcaps         all capture files below a folder, by name
   tapline find /srv/store 'host 192.0.2.7'           then, as in any store
 
-Packets are copied: an index stands beside segments of the store's own layout, not beside foreign files. Room for all of them is \
+Packets are copied: only segments of the store's own layout have an index. Room for all of them is \
 reserved before the first packet is copied, and nothing that the store has makes room for them. The files may go afterwards.
 
 Exit status: 0 all packets of all capture files are in the store; 1 an error, or a file was read in part: the account names it.";

@@ -357,7 +357,7 @@ fn verified_text(verified: &Verified) -> String {
 pub(super) fn begun_text(segments: u64) -> String {
     let (count, verb) = (grouped(segments), if segments == 1 { "segment was" } else { "segments were" });
     format!(
-        "{count} {verb} begun in a recycled file and got no packet: nothing is lost, the next recorder goes on there\n"
+        "{count} {verb} begun in a recycled file and got no packet: nothing is lost, the next recorder continues there\n"
     )
 }
 
@@ -379,7 +379,7 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         Finding::ChunksMissing { segment, chunks } => chunks_missing_text(*segment, *chunks),
         Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
-            format!("segment {segment}: chunk {expected} should stand where chunk {found} does")
+            format!("segment {segment}: chunk {found} is in the place of chunk {expected}")
         }
         Finding::Broken { segment, number } => {
             format!("segment {segment}: chunk {number} does not follow from the one before it")
@@ -392,7 +392,7 @@ pub(super) fn finding_text(finding: &Finding) -> String {
             format!("segment {segment}: its index is not as it was written, and is not used")
         }
         Finding::IndexDiffers { segment } => {
-            format!("segment {segment}: its index tells of other chunks than are there")
+            format!("segment {segment}: its index lists other chunks than it has")
         }
         Finding::RollUp { number } => format!("roll-up {number} is missing, or not as it was written"),
         Finding::RewriteLeft => "an erasure was killed while it wrote (file rewrite)".to_owned(),

@@ -126,7 +126,7 @@ impl PastArgs {
 
     /// The name of a store with the times that are meant.
     pub(crate) fn name_of(&self, store: &Path) -> Result<String> {
-        let name = store_name(store)?.ok_or_else(|| anyhow!("{} is no store", store.display()))?;
+        let name = store_name(store)?.ok_or_else(|| anyhow!("{} is not a store", store.display()))?;
         self.times.check(&name)?;
         Ok(self.times.of(&name).text())
     }

@@ -40,7 +40,7 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
         row("damaged", None, Some(account.chunks_damaged + account.places_damaged));
     }
     if account.late > 0 {
-        let _ = writeln!(text, "  {} packets stand behind newer ones", grouped(account.late));
+        let _ = writeln!(text, "  {} packets come after newer ones", grouped(account.late));
     }
     let _ = writeln!(
         text,

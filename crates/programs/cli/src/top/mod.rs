@@ -136,7 +136,10 @@ fn show(args: &TopArgs) -> Result<ExitCode> {
     let mut readings = Readings::new(args.pid);
     let first = readings.read();
     if let Some(pid) = args.pid.filter(|_| first.processes.is_empty()) {
-        bail!("process {pid} is none of tapline that you may read; {}", others(&Readings::new(None).read()));
+        bail!(
+            "process {pid} is not a process of tapline that you may read; {}",
+            others(&Readings::new(None).read())
+        );
     }
     let place = PageView { page: Page::default(), host: args.host, filter: args.filter.clone() };
     let events = args.events.as_deref().map(crate::view::open_events).transpose()?;

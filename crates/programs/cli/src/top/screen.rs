@@ -109,7 +109,7 @@ impl Screen {
     }
 
     /// Waits for a key. `None` if the terminal is gone; `Some(None)` if none was pressed, or one without a meaning.
-    #[expect(clippy::option_option, reason = "the end of a terminal is no key")]
+    #[expect(clippy::option_option, reason = "the end of a terminal is not a key")]
     fn key(&mut self) -> Result<Option<Option<Key>>> {
         if !self.is_there(GLANCE)? {
             return Ok(Some(None));

@@ -98,7 +98,7 @@ impl Sources {
 
 fn open_store(request: &PacketRequest) -> Result<Box<dyn Source>> {
     let name = stored::store_name(Path::new(&request.source))?;
-    let mut name = name.ok_or_else(|| anyhow!("{} is no store", request.source))?;
+    let mut name = name.ok_or_else(|| anyhow!("{} is not a store", request.source))?;
     let time = |ns: i64| -> Result<String> { Ok(jiff::Timestamp::from_nanosecond(ns.into())?.to_string()) };
     (name.from, name.to) = (Some(time(request.from_ns)?), Some(time(request.to_ns)?));
     let compiler = Arc::new(Compiler::new(crate::args::SNAP_LEN, true, LanguageArgs::default(), false, None));

@@ -179,7 +179,7 @@ fn add_users(access: &mut Access, path: &Path) -> Result<()> {
     let file = file.with_context(|| format!("cannot open {shown} (--users)"))?;
     let about = file.metadata().with_context(|| format!("cannot read {shown}"))?;
     if !about.is_file() || about.mode() & 0o077 != 0 {
-        bail!("{shown} has tokens, and others may read it, or it is no regular file: chmod 600 {shown}");
+        bail!("{shown} has tokens, and others may read it, or it is not a regular file: chmod 600 {shown}");
     }
     let mut text = String::new();
     file.take(LEN_MAX).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;

@@ -104,14 +104,14 @@ fn tshark_reads_blocks_of_ipfix_as_the_file() {
 fn mistakes_are_told_in_words() {
     let probe = |more: &[&str]| run(["probe", "-r", "in.pcap"].iter().chain(more));
     probe(&["--export", "http://me:sesame@h/"]).failed_saying(&["--export-secret"]);
-    probe(&["--export", "batch+file:a?format=xml"]).failed_saying(&["no format", "json"]);
-    probe(&["--export", "batch+file:a?format=arrow"]).failed_saying(&["are no file", "parquet:DIR"]);
+    probe(&["--export", "batch+file:a?format=xml"]).failed_saying(&["unknown format", "json"]);
+    probe(&["--export", "batch+file:a?format=arrow"]).failed_saying(&["are not a file", "parquet:DIR"]);
     probe(&["--export", "kafka://h"]).failed_saying(&["topic is missing"]);
     probe(&["--export", "kafka://me:sesame@h/t"]).failed_saying(&["--export-secret"]);
-    probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["a folder and a size"]);
+    probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["expects DIR,SIZE"]);
     probe(&["--export", "json:a", "--spool", "x,1G"]).failed_saying(&["receivers of batches"]);
-    probe(&["--export", "batch+file:a", "--sensor", "a/b"]).failed_saying(&["no name of a sensor"]);
-    probe(&["--export", "batch+stdout:,json:-"]).failed_saying(&["standard output takes one thing"]);
+    probe(&["--export", "batch+file:a", "--sensor", "a/b"]).failed_saying(&["not a name of a sensor"]);
+    probe(&["--export", "batch+stdout:,json:-"]).failed_saying(&["only one output can use standard output"]);
 }
 
 #[cfg(not(feature = "kafka"))]

@@ -258,7 +258,7 @@ fn the_filter_is_asked_about_flows() {
     let (some, flows, filtered) = collected(&["tcp"]);
     assert!(some.iter().all(|protocol| *protocol == 6));
     assert_eq!((some.len() as u64, flows, filtered), (tcp, tcp, all.len() as u64 - tcp));
-    assert_eq!(collected(&["not net 127.0.0.0/8"]).0, all, "the exporter is no end of a flow");
+    assert_eq!(collected(&["not net 127.0.0.0/8"]).0, all, "the exporter is not an end of a flow");
     assert_eq!(collected(&["--messages", "udp and net 127.0.0.0/8"]).0, all);
     assert!(collected(&["--messages", "tcp"]).0.is_empty());
     run(["collect-flows", "-r", text(&kept), "--messages", "udp prot 1"]).failed_saying(&["prot"]);

@@ -27,7 +27,7 @@ fn datagram(source: &str, destination: &str) -> Vec<u8> {
     let pair = match (source.parse(), destination.parse()) {
         (Ok(IpAddr::V4(source)), Ok(IpAddr::V4(destination))) => IpPair::V4(source, destination),
         (Ok(IpAddr::V6(source)), Ok(IpAddr::V6(destination))) => IpPair::V6(source, destination),
-        _ => panic!("{source} and {destination} are no pair"),
+        _ => panic!("{source} and {destination} are not a pair"),
     };
     Ethernet::between(&a, &b).ip(&Udp { src: 4000, dst: 9 }.packet(pair, b"twelve bytes"))
 }
@@ -207,7 +207,7 @@ fn files_that_change_are_read_again() {
         names.any(|name| name.trim_end() == "places")
     });
     fs::write(&networks, "network,name\n10.0.0.0/99,broken\n").expect("there is room");
-    let refused = until("networks.csv:2: \"10.0.0.0/99\" is no network");
+    let refused = until("networks.csv:2: \"10.0.0.0/99\" is not a network");
     assert!(refused.ends_with("; the places before stay"), "{refused}");
     // Written whole under another name first, as it should be.
     let next = folder.path().join("next.csv");
@@ -234,11 +234,11 @@ fn mistakes_are_told_before_a_packet_is_read() {
     let failed = |more: &[&str], words: &[&str]| run(probe.iter().chain(more)).failed_saying(words);
     failed(&["--enrich", ","], &["--enrich: no file of places is named"]);
     failed(&["--enrich", "/nowhere.csv"], &["cannot read /nowhere.csv"]);
-    failed(&["--enrich", "/dev/zero"], &["/dev/zero is no regular file"]);
+    failed(&["--enrich", "/dev/zero"], &["/dev/zero is not a regular file"]);
     failed(&["--enrich", text(&trace)], &["trace.pcap:1: "]);
     failed(
         &["--export", "json:-", "--template", "default,sourceCountry"],
-        &["sourceCountry", "no file tells where addresses are", "--enrich FILE"],
+        &["sourceCountry", "no file has the places of addresses", "--enrich FILE"],
     );
     failed(
         &[

@@ -130,5 +130,5 @@ fn merged_flows_outlive_their_connections() {
     run(["probe", "-r", name, "--key", "no-ports", "--details", "tcp,sizes"])
         .failed_saying(&["have no tcp in common", "leave these details out"]);
     run(["probe", "-r", name, "--key", "ipv4/33"])
-        .failed_saying(&["`ipv4/33` is no field of the key", "ipv6/64"]);
+        .failed_saying(&["unknown field `ipv4/33` of the key", "ipv6/64"]);
 }

@@ -128,7 +128,7 @@ fn programs_search_for_the_patterns_of_a_file() {
     let ran = tapline(&["run", "--json", "-e", &graph]).succeeded();
     let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
     assert!(shown.contains(r#"{"cell":10,"value":2},{"cell":11,"value":1}"#), "{shown}");
-    // Without the list there is no such function, and what is no list is refused.
+    // Without the list there is no such function, and what is not a list is refused.
     tapline(&["filter", "explain", "--fpl", text(&program)]).failed_saying(&["worms", "^^^"]);
     for (wrong, words) in [("worms", "NAME=FILE"), ("1=x", "NAME=FILE"), ("w=/nonexistent", "/nonexistent")] {
         let wrong = ["filter", "explain", "--fpl", text(&program), "--fpl-patterns", wrong];

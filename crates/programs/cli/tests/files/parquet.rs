@@ -556,7 +556,7 @@ fn mistakes_are_told() {
         ("parquet:flows", &["--template", "octetDelta"], "did you mean octetDeltaCount?"),
         ("parquet:flows", &["--parquet-size", "10"], "10 is not from 64000 to"),
         ("parquet:flows", &["--parquet-time", "10ms"], "it may be 1 s to"),
-        ("parquet:-,json:-", &[], "standard output takes one thing"),
+        ("parquet:-,json:-", &[], "only one output can use standard output"),
     ] {
         let arguments = ["probe", "-r", path.to_str().unwrap(), "--export", to];
         finish(tapline(arguments).args(more).current_dir(folder.path())).failed_saying(&[told]);

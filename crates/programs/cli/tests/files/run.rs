@@ -297,7 +297,7 @@ fn mistakes_are_shown_where_they_are() {
     assert!(!tapline(folder.path(), &["run", "-e", "file(missing.pcap) -> count"]).status.success());
     assert!(!tapline(folder.path(), &["run"]).status.success());
     let check = tapline(folder.path(), &["run", "--check", "-e", "file(missing.pcap) -> count"]);
-    assert_eq!(stdout(&check), "the graph is right: 2 stages\n");
+    assert_eq!(stdout(&check), "graph OK: 2 stages\n");
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn a_wrong_rule_stops_before_anything_is_written() {
         assert!(all, "{rules}: {}", finished.stderr);
         assert_eq!(fs::read(folder.path().join("kept.pcap")).unwrap(), b"as it was");
     };
-    let place = ["r: site.rules: line 2, column 11: `192.0.2.300` is no address", "such as 192.0.2.1"];
+    let place = ["r: site.rules: line 2, column 11: `192.0.2.300` is not an address", "such as 192.0.2.1"];
     let rules = "default pass\nflow icmp 192.0.2.300 <-> 192.0.2.9 => drop\n";
     refused(rules, &["--check"], &place);
     refused(rules, &[], &place);

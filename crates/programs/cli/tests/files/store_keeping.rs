@@ -82,7 +82,7 @@ fn imported_files_are_found_and_read_elsewhere() {
             finish(Command::new("capinfos").arg("-c").arg(&segment)).succeeded();
         }
     }
-    // A folder, with a file that is no capture: the rest is imported, and the account says which was not.
+    // A folder, with a file that is not a capture: the rest is imported, and the account says which was not.
     let pcaps = folder.path().join("pcaps/deeper");
     fs::create_dir_all(&pcaps).unwrap();
     fs::copy(EXAMPLE, pcaps.join("b.pcapng")).unwrap();

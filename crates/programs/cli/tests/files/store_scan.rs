@@ -27,7 +27,7 @@ fn by_link_type(captures: Vec<PathBuf>) -> BTreeMap<LinkType, Vec<PathBuf>> {
     let mut all: BTreeMap<LinkType, Vec<PathBuf>> = BTreeMap::new();
     for path in captures {
         let Ok(mut source) = FileSource::open(&path) else { continue };
-        // A file with a fault is no measure: a scan of it ends there.
+        // A file with a fault is not a measure: a scan of it ends there.
         let is_whole = loop {
             match source.advance() {
                 Ok(true) => {}

@@ -230,7 +230,7 @@ fn mistakes_are_told_with_their_place() {
         return;
     }
     let right = run(["watch", "check", example("scripts.toml").to_str().unwrap()]).succeeded();
-    assert_eq!(String::from_utf8_lossy(&right.stdout), "the file is right: 0 rules, 8 scripts\n");
+    assert_eq!(String::from_utf8_lossy(&right.stdout), "file OK: 0 rules, 8 scripts\n");
 }
 
 #[cfg(feature = "scripts")]
@@ -321,7 +321,7 @@ fn an_event_holds_its_time_in_a_store() {
         run(line).failed_saying(&[&["`web.server` in line 2: hold:"][..], words].concat());
     };
     fs::write(&rules, rule(&folder.path().join("none"), "2s")).unwrap();
-    refused(&["is no store", "tapline record"]);
+    refused(&["is not a store", "tapline record"]);
     fs::write(&rules, rule(&store, "2s")).unwrap();
     fs::remove_dir_all(store.join("holds")).unwrap();
     fs::write(store.join("holds"), "").unwrap();

@@ -135,7 +135,7 @@ fn two_profiles_stand_side_by_side() {
     let value = json(profile(folder.path(), &[&both[..3], &["--json"]].concat()));
     assert_eq!((&value["before"]["title"], &value["after"]["title"]), (&"before".into(), &"after".into()));
     fs::write(&before, "{}").unwrap();
-    profile(folder.path(), &both).failed_saying(&["no profile", "title"]);
+    profile(folder.path(), &both).failed_saying(&["not a profile", "title"]);
 }
 
 #[test]

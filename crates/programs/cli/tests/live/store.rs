@@ -171,8 +171,8 @@ fn a_time_is_a_window() {
 fn stores_that_cannot_be_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    run(["find", text(folder.path())]).failed_saying(&["no store", "tapline record"]);
-    run(["store", "status", text(&store)]).failed_saying(&["no store"]);
+    run(["find", text(folder.path())]).failed_saying(&["not a store", "tapline record"]);
+    run(["store", "status", text(&store)]).failed_saying(&["not a store"]);
     let file = folder.path().join("in.pcap");
     run(["generate", "-w", text(&file), "size=100", "count=10"]).succeeded();
     let record = |size: &str, segment: &str| {

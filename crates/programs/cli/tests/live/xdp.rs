@@ -502,7 +502,7 @@ fn generic_mode_without_a_driver_is_reported() {
     let live = start(&namespace, &[&["-i", "xdp:lo", "-w", text(&out), "--json"][..], &filter].concat());
     let listed = finish(&mut tapline(["interfaces", "--netns", namespace.name()])).succeeded();
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
-    assert!(listed.contains("in the stack: -i xdp: has no room beside it"), "{listed}");
+    assert!(listed.contains("in the stack: -i xdp: cannot attach another one"), "{listed}");
     let place = NetNs::open(namespace.name()).unwrap();
     place
         .run(|| {

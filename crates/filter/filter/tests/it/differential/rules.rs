@@ -225,7 +225,7 @@ pub(crate) const REFUSALS: &[RefusalRule] = &[
     },
     RefusalRule {
         name: "port-ranges",
-        reason: "1.11 refuses a range of ports with more than one hyphen, without one of its ends, or with an end that is no number and no name; \
+        reason: "1.11 refuses a range of ports with more than one hyphen, without one of its ends, or with an end that is neither a number nor name; \
                  1.10 reads the digits that it finds",
         covers: |r| {
             let faults =

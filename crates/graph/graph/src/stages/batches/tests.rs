@@ -36,10 +36,10 @@ fn what_cannot_be_opened_is_told() {
         ("\"ftp://a\"", "begins with"),
         ("\"http://a:b@c/\"", "--export-secret"),
         ("\"batch+file:/nowhere/a\"", "/nowhere/a"),
-        ("\"batch+stdout:\", sensor=\"a b\"", "no name of a sensor"),
+        ("\"batch+stdout:\", sensor=\"a b\"", "not a name of a sensor"),
         ("\"batch+stdout:\", secret=\"/nowhere/secret\"", "/nowhere/secret"),
         ("\"batch+stdout:\", spool=\"/proc/none\"", "spool /proc/none"),
-        ("\"batch+stdout:\", template=\"nothing\"", "no information element"),
+        ("\"batch+stdout:\", template=\"nothing\"", "not an information element"),
     ] {
         let text = format!("file(\"in\") -> flow -> batches({arguments})");
         let error = Trial::graph(&text).err().unwrap_or_else(|| panic!("{arguments} is taken"));

@@ -21,7 +21,7 @@ fn number(trial: &Trial, stage: &str, column: &str) -> u64 {
     let at = table.columns.iter().position(|name| *name == column).expect("a column");
     match table.rows[0][at] {
         Cell::Number(number) => number,
-        Cell::Sum(_) | Cell::Text(_) | Cell::Time(_) | Cell::Unknown => panic!("{column} is no number"),
+        Cell::Sum(_) | Cell::Text(_) | Cell::Time(_) | Cell::Unknown => panic!("{column} is not a number"),
     }
 }
 

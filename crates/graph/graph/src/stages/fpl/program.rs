@@ -41,7 +41,7 @@ pub struct FplProgram {
 pub fn search_function(text: &str, directory: &Path) -> Result<Arc<External>, String> {
     let Some((name, file)) = text.split_once('=').filter(|(name, file)| is_name(name) && !file.is_empty())
     else {
-        return Err(format!("'{text}' is no search: say NAME=FILE, as in worms=signatures.txt"));
+        return Err(format!("'{text}' is not a search: say NAME=FILE, as in worms=signatures.txt"));
     };
     let path = directory.join(file);
     let patterns = input_file::read(&path, input_file::PATTERNS_MAX)?;

@@ -148,7 +148,7 @@ mod tests {
         let ips = IpPair::between(&a, &b, IpVersion::V4);
         let tcp = Tcp { src: 1024, dst: 80, seq: sequence, flags, ..Tcp::default() };
         let mut frame = Ethernet::between(&a, &b).ip(&tcp.packet(ips, payload));
-        // Padding of the link is no payload.
+        // Padding of the link is not payload.
         frame.resize(frame.len().max(60), b'x');
         frame
     }

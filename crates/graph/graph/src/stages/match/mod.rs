@@ -22,8 +22,8 @@ use flow::Flows;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "match",
     summary: "packets whose payload holds one of many patterns",
-    description: "What is searched lies behind TCP, UDP or another transport's header, up to the end of the IP packet; in packets without such a header, all \
-        bytes. With borders=flow a pattern may be spread over packets of a flow, and the one in which it ends goes on: TCP in the order of its sequence \
+    description: "The payload behind TCP, UDP or another transport's header is searched, up to the end of the IP packet; in packets without such a header, all \
+        bytes. With borders=flow a pattern may be spread over packets of a flow, and the one in which it ends is passed on: TCP in the order of its sequence \
         numbers, others as they come. Segments that come late are searched alone; bytes that were lost or not captured match nothing. The result says \
         in how many packets each pattern ended, and where it was found first: the flow, and the byte of its payload (of the packet's, without \
         borders=flow).",
@@ -38,7 +38,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "list",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "a file of patterns, one a line (docs/search.md), besides or instead of text",
+            meaning: "a file of patterns, one a line (docs/search.md), with or instead of text",
         },
         Parameter {
             name: "case",

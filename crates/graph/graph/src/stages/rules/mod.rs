@@ -97,7 +97,7 @@ fn output_names(arguments: &Arguments) -> Result<Vec<String>, String> {
             return Err(format!("outputs: `{name}` cannot be a name: letters, digits, _ - and ."));
         }
         if names[..number].contains(name) {
-            return Err(format!("outputs: `{name}` stands twice"));
+            return Err(format!("outputs: `{name}` is given twice"));
         }
     }
     Ok(names)

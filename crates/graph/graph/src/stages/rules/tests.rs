@@ -265,7 +265,7 @@ fn faults_are_told_when_the_graph_is_made() {
     };
     let file = |path: &Path| format!("\"{}\"", path.display());
     assert!(fault(&format!("{}, outputs=\"a, b\"", file(&path))).contains("there is no output `c`"));
-    assert!(fault(&format!("{}, outputs=\"c, c\"", file(&path))).contains("stands twice"));
+    assert!(fault(&format!("{}, outputs=\"c, c\"", file(&path))).contains("is given twice"));
     assert!(fault(&format!("{}, outputs=\"c,\"", file(&path))).contains("cannot be a name"));
     assert!(fault(&file(&path.join("x"))).contains("cannot read"));
 }

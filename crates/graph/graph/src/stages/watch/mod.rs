@@ -54,7 +54,7 @@ const COLUMNS: [&str; 12] = [
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "watch",
-    summary: "events that rules tell: rates, counts, new hosts, silence, scripts; and what follows them",
+    summary: "events of rules: rates, counts, new hosts, silence, scripts; and their actions",
     description: "Rules of a file (docs/watch.md): each has a source of events, a condition over a window, and actions: a line, a command, a webhook, a hold in a store, packets \
         recorded from seconds before to seconds after. Times are those of the packets, so that a file gives what the live run gave. The file is read again \
         by SIGHUP; rules that are as before go on.",

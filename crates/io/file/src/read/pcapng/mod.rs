@@ -232,7 +232,7 @@ impl Parser {
         let blocks = if count == 1 { "1 block has".to_owned() } else { format!("{count} blocks have") };
         (count > 0).then(|| {
             format!(
-                "{blocks} a length that is no multiple of 4, the first one {len}; read as if padding counted \
+                "{blocks} a length that is not a multiple of 4, the first one {len}; read as if padding counted \
                  (other programs may refuse the file)"
             )
         })

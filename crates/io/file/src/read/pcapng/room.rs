@@ -13,7 +13,7 @@ impl Room {
 
     /// Takes the memory for a value of `len` bytes; `None` if there is not as much.
     pub(crate) fn take(&mut self, len: usize) -> Option<()> {
-        // Bytes that are no UTF-8 grow threefold as text.
+        // Bytes that are not UTF-8 grow threefold as text.
         self.0 = self.0.checked_sub(len.saturating_mul(3).saturating_add(OPTION_COST))?;
         Some(())
     }

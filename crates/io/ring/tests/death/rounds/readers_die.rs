@@ -226,7 +226,7 @@ fn finish(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) 
     assert_eq!(account.delivered, reader.other.note(SEEN), "{account}");
     assert_eq!(account.lost.total(), reader.other.note(LOST), "{account}");
     assert_eq!(account.lost.unread, 0, "{account}");
-    // Packets missing behind the last one that the reader saw are no gap.
+    // Packets missing behind the last one that the reader saw are not a gap.
     assert!(reader.other.note(GAPS) <= reader.gone(stored) + account.lost.total());
 }
 

@@ -106,7 +106,7 @@ fn the_end_of_the_daemon_is_told() {
     daemon.live.as_ref().unwrap().signal("KILL");
     let finished = reader.end();
     assert_eq!(finished.account().output("written"), 1000);
-    assert_eq!(unknown(&finished), ["after the last that the daemon could tell"]);
+    assert_eq!(unknown(&finished), ["after the last report of the daemon"]);
     finished.failed_saying(&["tap:office: the daemon is gone; all that it had stored was read"]);
     assert!(bytes_of(packets_of(&reader.file)) == frames);
     // The socket that it left is replaced.
@@ -139,7 +139,7 @@ fn a_stopped_daemon_holds_no_reader() {
     daemon.live.as_ref().unwrap().signal("STOP");
     reader.signal("INT");
     let finished = reader.end().succeeded();
-    assert_eq!(unknown(&finished), ["after the last that the daemon could tell"]);
+    assert_eq!(unknown(&finished), ["after the last report of the daemon"]);
     assert!(bytes_of(packets_of(&reader.file)) == frames);
     let status = tapline(["status", "--socket"]).arg(daemon.socket()).output().unwrap();
     Finished::new(status).failed_saying(&["the daemon does not answer"]);
@@ -246,7 +246,7 @@ fn a_reader_comes_back_to_the_next_daemon() {
     command.arg("--socket").arg(daemon.socket());
     let other = Live::start_command(&daemon.namespace, 1, &mut command);
     let mut reader = reader;
-    reader.end().failed_saying(&["serves other interfaces"]);
+    reader.end().failed_saying(&["different interfaces"]);
     drop(other);
 }
 

@@ -156,7 +156,7 @@ fn coming_and_going_fills_no_log() {
     );
     let sum = told.lines().last().unwrap();
     assert!(
-        sum.contains("user 0: not told one by one: ") && sum.contains("came ") && sum.contains("left "),
+        sum.contains("user 0: not logged one by one: ") && sum.contains("came ") && sum.contains("left "),
         "{sum}"
     );
 }
@@ -321,7 +321,7 @@ fn what_makes_no_sense_is_said() {
     let served = folder.path().join("served.pcap");
     write(&served, &frames(26, 3));
     let serve = ["serve", "-r", served.to_str().unwrap(), "--socket", precious.to_str().unwrap()];
-    run(serve).failed_saying(&["precious.pcap", "is no socket"]);
+    run(serve).failed_saying(&["precious.pcap", "is not a socket"]);
     assert_eq!(fs::read_to_string(&precious).unwrap(), "packets");
     run(["capture", "-i", "tap:x", "-i", "lo"]).failed_saying(&["one tap:NAME and nothing else"]);
     run(["capture", "-i", NEAR, "--since", "5s"]).failed_saying(&["are for captures of tapline serve"]);

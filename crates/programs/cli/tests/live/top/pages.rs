@@ -330,7 +330,7 @@ fn json_has_what_a_browser_gets() {
         assert_eq!(rows + rest.iter().sum::<u64>() + lost, packets(&table["sum"]), "{table}");
     }
     assert_eq!(view["page"]["host_out"]["rows"][0]["host"], "10.0.0.1");
-    metered.top(&["--once", "--filter", "host:nowhere"]).failed_saying(&["--filter", "no address"]);
+    metered.top(&["--once", "--filter", "host:nowhere"]).failed_saying(&["--filter", "not an address"]);
 }
 
 #[test]
