@@ -81,8 +81,8 @@ pub struct Standing {
     pub index_len: u64,
     /// Slots of 1 MiB in the index, up to the last one with a chunk.
     pub slots: u32,
-    /// Slots whose keys are not all in the index, by the number of the [`OpenKeys`](crate::Way): searches for such keys read
-    /// these slots.
+    /// Slots whose keys are not all in the index, by the number of the [`OpenKeys`](crate::OpenKeys): searches for such
+    /// keys read these slots.
     pub open: [u32; WAYS],
     /// Packets not recorded because their flow had reached its [`Cutoff`](crate::Cutoff).
     pub cut: u64,

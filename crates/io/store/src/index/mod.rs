@@ -68,7 +68,7 @@ pub(crate) struct Summary {
     pub(crate) erased: u32,
     /// Bit `c` is set if the index has keys of class `c`.
     pub(crate) classes: u64,
-    /// Slots that are open, by [`OpenKeys`](crate::keys::Way).
+    /// Slots that are open, by [`OpenKeys`](crate::keys::OpenKeys).
     pub(crate) open: [u32; WAYS],
 }
 
