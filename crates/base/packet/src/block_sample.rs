@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! number = block * under + place
-//! chosen = (place * step + start) mod under < over        start = mix(seed + block * GOLDEN) mod under, anew for each block
+//! chosen = (place * step + start) mod under < over        start = mix(seed + block * GOLDEN) mod under, new for each block
 //! ```
 //!
 //! The step has no divisor in common with `under`, so each block has exactly `over` places that are chosen; the random

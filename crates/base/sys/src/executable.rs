@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Systems refuse the second step where a policy says so: `PR_SET_MDWE`, SELinux's `execmem`, a seccomp filter. That is
-//! an error like any other, and callers have an interpreter.
+//! an error; callers then use an interpreter.
 
 use std::ptr::{self, NonNull};
 
@@ -81,7 +81,7 @@ fn synchronise(_: *const u8, _: usize) -> Result<(), SyscallError> {
 /// unification, drop the instructions, and make every processor that may run this process fetch again.
 #[cfg(target_arch = "aarch64")]
 fn synchronise(start: *const u8, len: usize) -> Result<(), SyscallError> {
-    /// No processor has shorter lines; to touch one twice does no harm.
+    /// No processor has shorter lines; cleaning one twice does no harm.
     const LINE: usize = 16;
     let lines = || (start as usize & !(LINE - 1)..start as usize + len).step_by(LINE);
     // SAFETY: cache maintenance by address on memory that is mapped; it changes no register but the scratch ones.
@@ -91,12 +91,12 @@ fn synchronise(start: *const u8, len: usize) -> Result<(), SyscallError> {
         lines().for_each(|line| std::arch::asm!("ic ivau, {}", in(reg) line));
         std::arch::asm!("dsb ish", "isb");
     }
-    fetch_anew_everywhere()
+    flush_instruction_fetch()
 }
 
 /// membarrier(2), `SYNC_CORE`: Linux 4.16. Older kernels get by with the barrier of each switch to another thread.
 #[cfg(target_arch = "aarch64")]
-fn fetch_anew_everywhere() -> Result<(), SyscallError> {
+fn flush_instruction_fetch() -> Result<(), SyscallError> {
     let barrier = |command: libc::c_int| {
         // SAFETY: the call takes numbers only.
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }

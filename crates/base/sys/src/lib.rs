@@ -3,36 +3,36 @@
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
-//! DatagramSocket                            UDP: many datagrams in one call, and a count of those that had no room
+//! DatagramSocket                            UDP: many datagrams in one call, and a count of dropped ones
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
-//! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
+//! RouteSocket, LinkControl, NetdevSocket    interfaces, their state and their abilities (netlink, ethtool)
 //! proc_packet, packet_diag                  captures of all programs, and their rings
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
-//! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
+//! SharedWords, ReadWords                    memory that one process writes while others read it
 //! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking an untrusted process
 //! passing                                   descriptors to another process
-//! heap                                      what a thread has taken of the heap
-//! memory                                    what will be read soon, what is to lie in large pages
-//! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
-//! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
-//! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
+//! heap                                      heap memory of a thread
+//! memory                                    prefetching, and memory in large pages
+//! KeyInput, TerminalSize                    a terminal, for programs that refresh their output
+//! clock, tsc, usage, timer                  time, processor time, and sleeping until a moment
+//! clock_state, disk, process                synchronization of the clock, room for files, signals to other processes
 //! unnamed                                   files that have no name until they are whole
-//! affinity                                  which processors a thread runs on
+//! affinity                                  processors of a thread
 //! host_name                                 names of addresses: getnameinfo(3)
-//! NetNs, capability, privilege              where we stand and what we may do
-//! Folder                                    a folder by its descriptor, whatever is renamed meanwhile
-//! sandbox                                   what is left to a process once all is open: Landlock, seccomp
-//! output_file                               files that results are written to, and what root does not do with them
+//! NetNs, capability, privilege              network namespace and rights of this process
+//! Folder                                    a folder by its descriptor, even if it is renamed
+//! sandbox                                   confinement of a process once all files are open: Landlock, seccomp
+//! output_file                               files for results, and the rules for root
 //! Opener                                    files opened by a process that kept its rights
 //! helper                                    a process of our own with rights that this one gives up
-//! standard_output                           whether the program was started with one
+//! standard_output                           standard output, if the program was started with one
 //! ```
 //!
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
-//! Unsafe code lives here, each block with the reason why it is sound.
+//! Unsafe code is allowed here; each block says why it is sound.
 
 pub mod affinity;
 mod bell;

@@ -4,7 +4,7 @@
 //! event --queue of 256--> POST --2xx--> done; a redirection fails as all else does, since it would lose the body
 //!                          | three tries
 //!                          '--> spool: lines {"url": ..., "event": ...}, tried again later and at the next start;
-//!                               one that was sent begins with `-` until the spool is written anew
+//!                               one that was sent begins with `-` until the spool is rewritten
 //!
 //! address fails --> its events go to the spool at once, in order --next try, 30 s later--> sent, or the same again
 //! other addresses go on

@@ -314,7 +314,7 @@ mod tests {
         assert!(cleared(&mut windows, 11).is_empty(), "two are above one");
         assert_eq!(cleared(&mut windows, 12), [4], "one is not");
         assert_eq!([13, 13].map(|second| add(&mut windows, 7, second)), [None, None]);
-        assert_eq!(add(&mut windows, 7, 14), Some(3), "raised anew");
+        assert_eq!(add(&mut windows, 7, 14), Some(3), "raised again");
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! parts --leave some out, simplify: still never true?--> the fewest parts that contradict each other
-//!       --what each wants of a field--> the field in which they do
+//!       --what each requires of a field--> the field in which they do
 //!
 //! ip and arp
 //! ~~     ^^^
-//! `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there
+//! `ip` requires EtherType 0x0800 (IPv4) at byte 12, `arp` requires 0x0806 (ARP) there
 //! ```
 //!
 //! A part that is left out counts as true (under `not`, as false), so the rest is easier to satisfy; it moves headers
@@ -292,10 +292,10 @@ impl Conflict {
         let (a, b) = if self.swapped { (b, a) } else { (a, b) };
         let RequiredField { key, values, name } = &self.field;
         let (name, at) = (if name.is_empty() { "these bytes as" } else { name }, key.place());
-        let wants = format!("{a} wants {name} {}{at}", listed(name, values));
+        let requires = format!("{a} requires {name} {}{at}", listed(name, values));
         match self.other.is_empty() {
             true => format!("{wants}, {b} excludes that"),
-            false => format!("{wants}, {b} wants {} there", listed(name, &self.other)),
+            false => format!("{wants}, {b} requires {} there", listed(name, &self.other)),
         }
     }
 }

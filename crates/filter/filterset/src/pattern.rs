@@ -1,4 +1,4 @@
-//! Patterns: cells of bytes that must be so, without a text.
+//! Patterns: cells of bytes with required values, without filter text.
 //!
 //! ```text
 //! pattern := cell*                        all must match
@@ -6,7 +6,7 @@
 //! place   := offset from the packet's first byte, or past the IPv4 header that starts at a byte
 //! ```
 //!
-//! PathFinder (Bailey and others, OSDI 1994) describes filters so. A cell matches only if its bytes were captured.
+//! PathFinder (Bailey and others, OSDI 1994) describes filters in this way. A cell matches only if its bytes were captured.
 
 use super::condition::Condition;
 use super::disjunct::Conjunction;
@@ -45,7 +45,7 @@ pub enum PatternError {
     #[error("the value has bits where the mask has none: no packet would match")]
     Hidden,
     /// Another cell requires other values of the same bytes.
-    #[error("another cell wants the same bytes to be otherwise: no packet would match")]
+    #[error("another cell requires other values of the same bytes: no packet would match")]
     Contradiction,
     /// The cell is past the 32 bits that offsets have.
     #[error("the cell ends past the largest offset")]

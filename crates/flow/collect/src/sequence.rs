@@ -4,7 +4,7 @@
 //! next expected        number of a message + units in it
 //! number ahead         the units between are lost
 //! number in the gap    a late message: what it has was counted as lost, and is not
-//! far off              the exporter began anew, once another message goes on from there; else a copy or a forgery
+//! far off              the exporter restarted, once another message goes on from there; else a copy or a forgery
 //! ```
 //!
 //! Exporters count otherwise than their protocol says: datagrams in IPFIX, records in version 9, the records of the
@@ -111,7 +111,7 @@ struct Sequence {
     next: Option<u32>,
     gap: Gap,
     /// The number that goes on from a message that was far off.
-    anew: Option<u32>,
+    restart: Option<u32>,
 }
 
 /// The gap that was seen last: a message whose number is in it is late.
@@ -132,7 +132,7 @@ impl Sequence {
             self.next = after;
             return false;
         };
-        if self.anew == Some(number) && number != next {
+        if self.restart == Some(number) && number != next {
             counts.restarts += 1;
             *self = Sequence { next: after, ..Sequence::default() };
             return true;
@@ -150,7 +150,7 @@ impl Sequence {
             counts.lost -= u64::from(found).min(counts.lost);
             self.gap.missing -= found;
         } else {
-            self.anew = after;
+            self.restart = after;
         }
         ahead == 0
     }

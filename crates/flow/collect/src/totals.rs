@@ -82,7 +82,7 @@ mod tests {
         let mut flows = FlowTotals::default();
         assert_eq!(flows.replace(key(1), totals(10)), (None, 0));
         assert_eq!(flows.replace(key(1), totals(25)), (Some(totals(10)), 0));
-        assert_eq!(flows.replace(key(1), totals(5)), (None, 0), "it began anew");
+        assert_eq!(flows.replace(key(1), totals(5)), (None, 0), "it restarted");
         assert_eq!(flows.replace(FlowKey { start: Some(2), ..key(1) }, totals(9)), (None, 0));
     }
 

@@ -273,12 +273,12 @@ fn check_topic(producer: &BaseProducer<Reports>, topic: &str) -> Result<(), Stri
     let Some(error) = found.error() else { return Ok(()) };
     match RDKafkaErrorCode::from(error) {
         RDKafkaErrorCode::UnknownTopicOrPartition => Err(format!(
-            "the broker has no topic `{topic}`: make it (kafka-topics.sh --create), or mend its name"
+            "the broker has no topic `{topic}`: make it (kafka-topics.sh --create), or correct its name"
         )),
         RDKafkaErrorCode::TopicAuthorizationFailed => Err(format!(
-            "the broker lets this user not write to `{topic}`: allow it (kafka-acls.sh --add --producer)"
+            "the broker does not let this user write to `{topic}`: allow it (kafka-acls.sh --add --producer)"
         )),
-        RDKafkaErrorCode::InvalidTopic => Err(format!("the broker takes no topic of the name `{topic}`")),
+        RDKafkaErrorCode::InvalidTopic => Err(format!("the broker refuses a topic of the name `{topic}`")),
         // Such as: the topic is being made.
         _ => Ok(()),
     }

@@ -250,12 +250,12 @@ fn partitions(consumer: &BaseConsumer<Quiet>, topic: &str) -> Result<Vec<i32>, S
     let metadata = consumer.fetch_metadata(Some(topic), METADATA_TIME);
     let metadata = metadata.map_err(|error| format!("no broker answers: {}", shown(&error.to_string())))?;
     let found = metadata.topics().iter().find(|found| found.name() == topic);
-    let found = found.ok_or_else(|| format!("the broker has no topic `{topic}`: mend its name"))?;
+    let found = found.ok_or_else(|| format!("the broker has no topic `{topic}`: correct its name"))?;
     if let Some(error) = found.error() {
         let error = RDKafkaErrorCode::from(error);
         return Err(match error {
             RDKafkaErrorCode::UnknownTopicOrPartition => {
-                format!("the broker has no topic `{topic}`: mend its name")
+                format!("the broker has no topic `{topic}`: correct its name")
             }
             RDKafkaErrorCode::TopicAuthorizationFailed => format!(
                 "the broker lets this user not read `{topic}`: allow it (kafka-acls.sh --add --consumer)"

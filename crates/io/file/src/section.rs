@@ -51,7 +51,7 @@ impl Section {
         copy
     }
 
-    /// Adds the comments and options of one more section of which a copy's section is made.
+    /// Adds the comments and options of another section to that of a copy.
     pub(crate) fn add(&mut self, original: &Section) {
         original.comments.iter().for_each(|comment| self.add_comment(comment.clone()));
         for option in &original.options {

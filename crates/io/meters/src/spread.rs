@@ -37,7 +37,7 @@ impl Distribution {
         self.total
     }
 
-    /// Whether none was counted.
+    /// Whether no value was counted.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
@@ -52,7 +52,7 @@ impl Distribution {
         })
     }
 
-    /// Steps that hold values: the least and the greatest that belong there, and how many there are.
+    /// Buckets with values: the least and the greatest value of the bucket, and the count.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let used = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
         used.map(|(bucket, count)| (first(bucket), last(bucket), *count))
@@ -68,7 +68,7 @@ fn bucket(value: u64) -> usize {
     (power - STEP_BITS + 1) as usize * STEPS + step
 }
 
-/// By how many bits the values of a bucket are wider than a step number.
+/// Bits by which values are shifted to the right for their bucket number.
 fn shift(bucket: usize) -> u32 {
     (bucket / STEPS).saturating_sub(1) as u32
 }

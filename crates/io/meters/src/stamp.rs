@@ -214,7 +214,7 @@ impl<C: Clocks> Stamp<C> {
     fn held(&mut self) -> i64 {
         let mut ticks = self.clocks.ticks();
         let since = ticks.wrapping_sub(self.line.ticks) as i64;
-        // Before the anchor: another processor's counter, or one that started anew while the machine slept.
+        // Before the anchor: another processor's counter, or one that restarted while the machine slept.
         if !(0..self.sync_ticks).contains(&since) {
             ticks = self.synchronise();
         }

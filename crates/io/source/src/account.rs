@@ -378,7 +378,7 @@ impl UnfitLinkType {
     pub fn clause(&self) -> String {
         let (link_type, reason) = (self.link_type, self.reason.lines().next().unwrap_or_default());
         format!(
-            "its link type {link_type} cannot have this filter, so its packets are not accepted: {reason}"
+            "its link type {link_type} does not support this filter, so its packets are not accepted: {reason}"
         )
     }
 }

@@ -155,7 +155,7 @@ impl Namespace {
     /// # Errors
     /// The counter cannot be read.
     pub fn counter(&self, interface: &str, counter: &str) -> Result<u64, String> {
-        // `ip netns exec` mounts /sys anew, so that it shows this namespace.
+        // `ip netns exec` mounts /sys again, so that it shows this namespace.
         let path = format!("/sys/class/net/{interface}/statistics/{counter}");
         let text = run(self.command("cat").arg(&path))?;
         text.trim().parse().map_err(|e| format!("{path}: {e}"))

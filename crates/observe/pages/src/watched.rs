@@ -370,7 +370,7 @@ mod tests {
         );
         assert_eq!(table.to_ns - table.from_ns, 3_600_000_000_000);
         assert_eq!(events.refused(), 0);
-        // A file that was emptied begins anew.
+        // A file that was emptied starts over.
         file.as_file().set_len(0).expect("it is emptied");
         fs::write(file.path(), format!("{EVENT}\n")).expect("room");
         assert_eq!(read(&mut events).len(), 1);

@@ -77,7 +77,7 @@ mod tests {
         let Err(failure) = open(name, &Settings::default()) else { panic!("opened") };
         assert_eq!(failure.code, crate::raw::ERROR_NO_SUCH_DEVICE);
         assert!(
-            failure.text.contains("daemon") || failure.text.contains("is there for you"),
+            failure.text.contains("daemon") || failure.text.contains("that you may read"),
             "{}",
             failure.text
         );

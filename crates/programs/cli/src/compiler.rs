@@ -24,7 +24,7 @@ pub(crate) struct Compiler {
     handle: HandleKind,
     /// The IPv4 netmask of each live interface, for `ip broadcast`.
     netmasks: HashMap<String, u32>,
-    /// Link types of stores that cannot have the filter with which the store is searched.
+    /// Link types of stores that do not support the filter of the search.
     unfit: Arc<UnfitLinkTypes>,
 }
 
@@ -47,7 +47,7 @@ impl Compiler {
         self.language
     }
 
-    /// Link types of stores that cannot have the filter with which the store is searched.
+    /// Link types of stores that do not support the filter of the search.
     pub(crate) fn unfit(&self) -> &Arc<UnfitLinkTypes> {
         &self.unfit
     }
@@ -97,7 +97,7 @@ impl Compiler {
     }
 }
 
-/// The first error, if a filter fits none of these interfaces; what some of them cannot have affects only them.
+/// The first error, if none of these interfaces supports a filter. If some do, the others do not matter.
 pub(crate) fn fits_any<T>(
     interfaces: &[Interface],
     compile: impl Fn(&Interface) -> Result<T, Error>,

@@ -353,7 +353,7 @@ impl Table {
     fn unfit(&mut self, filter: &FilterAccount) {
         for UnfitLinkType { link_type, packets, .. } in &filter.unfit {
             let place = format!("  of link type {link_type}");
-            self.row(&place, Count::Known(*packets), "which cannot have this filter");
+            self.row(&place, Count::Known(*packets), "of link types without this filter");
         }
     }
 

@@ -80,7 +80,7 @@ impl Allowance {
         let used = users.get(uid).copied().unwrap_or(0);
         if bytes > most.saturating_sub(used) {
             return Err(format!(
-                "{what} would take {} MiB, and {} of the {} MiB that a user's readers may take (user_memory) are in use, by those that left within a minute too: end others, come later, ask for fewer entries, or ask who runs the daemon for more",
+                "{what} would take {} MiB, and {} of the {} MiB that a user's readers may take (user_memory) are in use, by those that left within a minute too: end others, come later, ask for fewer entries, or ask the administrator of the daemon for more",
                 bytes.div_ceil(MIB),
                 used.div_ceil(MIB),
                 most / MIB,

@@ -424,9 +424,7 @@ impl Server {
         let (Some(at), Some(_)) = (found, access) else {
             let what = format!("{}: no control of {} for them", name(client), quoted(capture));
             self.refuse(client.who.uid, log, &what);
-            return Err(format!(
-                "no capture {capture:?} is there for you to pause (control = true in a rule)"
-            ));
+            return Err(format!("no capture {capture:?} that you may pause (control = true in a rule)"));
         };
         self.captures[at].control(action)?;
         self.known.borrow_mut().clear();

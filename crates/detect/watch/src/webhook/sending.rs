@@ -441,7 +441,7 @@ mod tests {
         while sender.0.counts().done < 3 {
             thread::sleep(Duration::from_millis(1));
         }
-        // So far nothing was written anew: a run after a kill here knows what was sent.
+        // So far nothing was rewritten: a run after a kill here knows what was sent.
         let text = fs::read_to_string(&spool).unwrap();
         assert!(text.lines().filter(|line| line.starts_with('-')).count() >= 3);
         let begin = Instant::now();

@@ -92,7 +92,7 @@ impl Exact {
     }
 }
 
-/// The part of the stage `rules` that exact rules cost.
+/// Looks up exact rules as the stage `rules` does.
 fn look_up(
     set: &RuleSet,
     batch: &tapline_packet::Batch<'_>,
@@ -114,7 +114,7 @@ fn look_up(
     });
 }
 
-/// Measures all and prints the result; the ratio is that to no rule.
+/// Measures all and prints the result, with the ratio to the cost without rules.
 pub(super) fn run(args: &SetsArgs, runs: usize, ticks_per_ns: f64) -> anyhow::Result<()> {
     let all = [0, 1000, 1_000_000].map(|count| Exact::new(count, args.packets.max(1 << 17)));
     let all = all.into_iter().collect::<anyhow::Result<Vec<_>>>()?;

@@ -15,27 +15,33 @@ fn old(text: &str) -> String {
 fn two_parts_and_their_field_are_named() {
     assert_eq!(
         old("ip and arp"),
-        "  ip and arp\n  ~~     ^^^\n  `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there"
+        "  ip and arp\n  ~~     ^^^\n  `ip` requires EtherType 0x0800 (IPv4) at byte 12, `arp` requires 0x0806 (ARP) there"
     );
     let cases = [
-        ("ip6 and tcp[13] = 2", ["`ip6` wants EtherType 0x86dd (IPv6)", "`tcp[13] = 2` wants 0x0800 (IPv4)"]),
-        ("icmp and vlan", ["`icmp` wants EtherType 0x0800 (IPv4)", "`vlan and icmp` looks behind it"]),
+        (
+            "ip6 and tcp[13] = 2",
+            ["`ip6` requires EtherType 0x86dd (IPv6)", "`tcp[13] = 2` requires 0x0800 (IPv4)"],
+        ),
+        ("icmp and vlan", ["`icmp` requires EtherType 0x0800 (IPv4)", "`vlan and icmp` looks behind it"]),
         ("tcp and udp", ["`tcp` and `udp` contradict each other", "^^^"]),
         (
             "host 10.0.0.1 and tcp dst port 80 and dst port 443",
-            ["`tcp dst port 80` wants destination port 80", "`dst port 443` wants 443"],
+            ["`tcp dst port 80` requires destination port 80", "`dst port 443` requires 443"],
         ),
         (
             "len > 5 and (ip or len = 3) and ip6 and arp",
-            ["`ip6` wants EtherType 0x86dd (IPv6) at byte 12", "`arp`"],
+            ["`ip6` requires EtherType 0x86dd (IPv6) at byte 12", "`arp`"],
         ),
         ("tcp and not ip and not ip6", ["these cannot all hold: `tcp`, `not ip`, `not ip6`", "~~~"]),
         (
             "not ip and icmp",
-            ["`icmp` wants EtherType 0x0800 (IPv4) at byte 12, `not ip` excludes that", "^^^^"],
+            ["`icmp` requires EtherType 0x0800 (IPv4) at byte 12, `not ip` excludes that", "^^^^"],
         ),
-        ("vlan 5 and ip and arp", ["`ip` wants EtherType 0x0800 (IPv4) at byte 16", "behind `vlan 5`"]),
-        ("tcp[13] = 2 and tcp[13] = 3", ["wants these bytes as 2, `tcp[13] = 3` wants 3", "^^^^^^^^^^^"]),
+        ("vlan 5 and ip and arp", ["`ip` requires EtherType 0x0800 (IPv4) at byte 16", "behind `vlan 5`"]),
+        (
+            "tcp[13] = 2 and tcp[13] = 3",
+            ["requires these bytes as 2, `tcp[13] = 3` requires 3", "^^^^^^^^^^^"],
+        ),
     ];
     for (text, wanted) in cases {
         let said = old(text);
@@ -49,11 +55,17 @@ fn forms_are_explained_too() {
     let said = why("(vlan 5) and ip", &scoped);
     assert!(said.contains("the shift of `vlan 5` ended before"), "{said}");
     let said = old("inner(vxlan, ip and arp)");
-    assert!(said.contains("`ip` wants EtherType 0x0800 (IPv4), `arp` wants 0x0806 (ARP) there"), "{said}");
+    assert!(
+        said.contains("`ip` requires EtherType 0x0800 (IPv4), `arp` requires 0x0806 (ARP) there"),
+        "{said}"
+    );
     let said = old("arp and inner(tcp)");
     assert!(said.contains("`arp`") && said.contains("inner(...)"), "{said}");
     let said = old("extensions(tcp port 80 and udp port 53)");
-    assert!(said.contains("`tcp port 80` wants IP protocol 6 (TCP), `udp port 53` wants 17 (UDP)"), "{said}");
+    assert!(
+        said.contains("`tcp port 80` requires IP protocol 6 (TCP), `udp port 53` requires 17 (UDP)"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -85,5 +97,5 @@ fn every_proof_has_a_reason() {
 fn large_filters_take_a_bounded_number_of_tries() {
     let hosts: Vec<String> = (1..=300).map(|n| format!("host 10.0.{}.{}", n / 256, n % 256)).collect();
     let text = format!("({}) and ip6 and arp", hosts.join(" or "));
-    assert!(old(&text).contains("`ip6` wants EtherType 0x86dd"));
+    assert!(old(&text).contains("`ip6` requires EtherType 0x86dd"));
 }

@@ -517,7 +517,7 @@ mod tests {
     fn retransmissions_are_told_from_reordering() {
         let side = |then: &[(u32, u32, i64)]| connection(then).sides[0];
         let counts = |side: TcpSide| (side.retransmitted, side.retransmitted_bytes, side.out_of_order);
-        // In order; sequence numbers begin anew in between.
+        // In order; sequence numbers start over in between.
         assert_eq!(counts(side(&[(0, 100, 30), (100, 100, 31), (200, 1, 32)])), (0, 0, 0));
         // The same again.
         assert_eq!(counts(side(&[(0, 100, 30), (0, 100, 31), (0, 100, 32)])), (2, 200, 0));

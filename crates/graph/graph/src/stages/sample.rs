@@ -165,7 +165,7 @@ impl Stage for ByTime {
         let batch = packets.batch;
         packets.selection.retain(|index| {
             let time = batch.packet(index).meta.timestamp;
-            // A clock that was set back starts anew.
+            // A clock that was set back starts over.
             let is_due = self.last.is_none_or(|last| !(0..self.every).contains(&time.since(last)));
             if is_due {
                 self.last = Some(time);
@@ -251,7 +251,7 @@ mod tests {
         let mut trial = Trial::of("sample(by=time, every=100ns)");
         trial.push_stamps(&[0, 99, 100, 150, 350, 449, 450]);
         trial.push_stamps(&[20, 60, 120]);
-        assert_eq!(trial.stamps(), [0, 100, 350, 450, 20, 120], "a clock that was set back begins anew");
+        assert_eq!(trial.stamps(), [0, 100, 350, 450, 20, 120], "a clock that was set back starts over");
         trial.assert_balanced();
     }
 }

@@ -12,7 +12,7 @@ pub(super) fn unfit_text(interface: &Interface, filter: &str, reason: &str) -> S
     let name = if interface.label().is_empty() { "an interface" } else { interface.label() };
     let (link_type, why) = (interface.link_type, reason.lines().next().unwrap_or_default());
     format!(
-        "{name}: its link type {link_type} cannot have {filter}, which accepts none of its packets: {why}"
+        "{name}: its link type {link_type} does not support {filter}, which accepts none of its packets: {why}"
     )
 }
 

@@ -5,7 +5,7 @@
 //! -w x -C 1           x, x1, x2 ...
 //! -w x -C 1 -W 12     x00, x01 ... x11, x00 ...
 //! -w x%H%M -G 60      x1405, x1406 ...                    (local time at which the file begins)
-//! -w x%H%M -G 60 -C 1 x1405, x14051, x14052, x1406 ...    (numbers begin anew with each period)
+//! -w x%H%M -G 60 -C 1 x1405, x14051, x14052, x1406 ...    (numbers start over in each period)
 //! ```
 
 use std::path::{Path, PathBuf};

@@ -195,7 +195,7 @@ impl Attached {
     /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it
     /// is.
     fn has_unread_at(&mut self, slot: usize) -> bool {
-        // Asked only when it matters, and then anew.
+        // Asked only when it matters, and then each time.
         self.ends[slot] > self.index.listen()
     }
 

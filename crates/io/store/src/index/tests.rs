@@ -208,7 +208,7 @@ fn twins_give_a_flow_one_fingerprint() {
     let fingerprint = one.fingerprint(&interface, packet);
     assert_ne!(fingerprint, 0);
     assert_eq!(one.twin().fingerprint(&interface, packet), fingerprint);
-    // Chosen anew for each recorder: a sender must not know it.
+    // Chosen again for each recorder: a sender must not know it.
     assert_ne!(
         Builder::new(SEGMENT_LEN, IndexOptions::default()).fingerprint(&interface, packet),
         fingerprint

@@ -57,7 +57,7 @@ proptest! {
         let mut table = ranking.take();
         table.cut(rows);
         assert_laws(&table, &exact);
-        prop_assert_eq!(ranking.take(), Table::default(), "begun anew");
+        prop_assert_eq!(ranking.take(), Table::default(), "empty again");
     }
 
     #[test]

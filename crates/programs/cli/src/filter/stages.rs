@@ -5,7 +5,7 @@
 //!                         \-> ebpf               what the kernel runs for a socket where classic BPF does not suffice
 //! ```
 //!
-//! All forms but the tree are printed from one [`CompiledFilter`], which is what engines are given.
+//! All forms but the tree are printed from one [`CompiledFilter`], which the engines run.
 
 use anyhow::{Result, bail};
 use tapline_bpf::DumpFormat;
@@ -75,7 +75,7 @@ fn wanted(names: &[String]) -> Result<Vec<Stage>> {
             Some(stage) => wanted.push(stage),
             None if name == "all" => wanted.extend(Stage::ALL),
             None => {
-                bail!("there is no stage '{name}': say {} or all", Stage::ALL.map(Stage::name).join(", "))
+                bail!("unknown stage '{name}'; expected {} or all", Stage::ALL.map(Stage::name).join(", "))
             }
         }
     }

@@ -11,7 +11,7 @@ use super::manage::{StatusArgs, begun_text, finding_text};
 use super::progress::{ProgressLine, print};
 
 pub(super) const CHECK_EXAMPLES: &str = "\
-Exit status: 0 as it should be; 3 findings, all of which tapline store repair mends; 1 findings that cost packets or need an \
+Exit status: 0 no faults; 3 faults that tapline store repair can fix; 1 faults that cost packets or need an \
 administrator. Heads of chunks and pages of indexes are read, packets are not: tapline store verify reads everything. \
 A recorder may run meanwhile.";
 
@@ -20,7 +20,7 @@ Missing and damaged indexes and roll-ups are made again from the chunks, with th
 that was killed is finished. Nothing else is touched. Stop the recorder first: both need the store's lock. A search needs no \
 repair: it walks the chunks of a segment without an index.";
 
-/// The exit status where all that is wrong can be mended.
+/// Exit status if `repair` can fix all faults.
 const MENDABLE: u8 = 3;
 
 pub(super) fn check(args: &StatusArgs) -> Result<ExitCode> {
@@ -58,7 +58,7 @@ fn checked_text(checked: &Checked) -> String {
     );
     let mendable = checked.findings.iter().filter(|finding| finding.is_mendable()).count();
     text += &match (checked.findings.len(), mendable) {
-        (0, _) => "as it should be (packets are not read: tapline store verify does)\n".to_owned(),
+        (0, _) => "OK (packets are not read: tapline store verify does)\n".to_owned(),
         (all, 0) => format!("{all} findings\n"),
         (all, mendable) => format!("{all} findings, of which tapline store repair mends {mendable}\n"),
     };
@@ -101,14 +101,14 @@ fn repaired_text(repaired: &Repaired) -> String {
     let mut text: String = repaired.refused.iter().map(|line| format!("{line}\n")).collect();
     let mut row = |name: &str, count: u64| text += &format!("  {name:<44}{:>14}\n", grouped(count));
     row("segments", repaired.segments);
-    row("with an index that was as it should be", repaired.intact);
+    row("with an intact index", repaired.intact);
     row("whose index was made again", repaired.made);
-    row("not to be read", repaired.unreadable);
+    row("unreadable", repaired.unreadable);
     row("roll-ups", repaired.roll_ups);
     row("of these made again", repaired.roll_ups_made);
     row("chunks of an erasure that was killed", repaired.rewritten);
     if repaired.damaged > 0 {
-        row("damaged chunks and places: in no index", repaired.damaged);
+        row("damaged chunks and places, in no index", repaired.damaged);
     }
     text + format!(
         "  {} bytes of indexes were made of {} packets in {} chunks; {}\n",

@@ -57,7 +57,7 @@ impl UnfitLinkTypes {
         let name = link_type_text(link_type);
         let _ = writeln!(
             io::stderr(),
-            "tapline: {name} cannot have this filter, so its packets are not accepted: {reason}"
+            "tapline: {name} does not support this filter, so its packets are not accepted: {reason}"
         );
         let unfit = Arc::new(Unfit { link_type, message, packets: AtomicU64::new(0) });
         met.push(Arc::clone(&unfit));
@@ -93,7 +93,7 @@ impl UnfitLinkTypes {
         let parts: Vec<String> = met.iter().map(of).collect();
         (!parts.is_empty()).then(|| {
             format!(
-                "packets not accepted because their link type cannot have the filter: {}",
+                "packets not accepted because their link type does not support the filter: {}",
                 parts.join(", ")
             )
         })

@@ -462,7 +462,7 @@ fn stages_refuse_packets_of_unfit_link_types() {
         let finished = tapline(folder.path(), &["run", "--json", "-e", &graph]);
         let (_, account) = results(&finished);
         assert_eq!(stage(&account, "c")["received"], 1, "{graph}: {account}");
-        let told = finished.stderr.lines().filter(|line| line.contains("its link type RAW cannot have"));
+        let told = finished.stderr.lines().filter(|line| line.contains("its link type RAW does not support"));
         assert_eq!(told.count(), 1, "{graph}: {}", finished.stderr);
     }
 }

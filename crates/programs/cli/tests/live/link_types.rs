@@ -125,7 +125,8 @@ fn filters_unfit_for_a_vpn_apply_to_the_others() {
         assert_eq!((&unfit[0]["packets"], unfit.as_array().map(Vec::len)), (&9.into(), Some(1)), "{unfit}");
         assert_eq!(account.count("filtered"), 9);
         assert!(account.value["balanced"] == true);
-        let told = |line: &&str| line.contains("warning: vpn0: its link type RAW cannot have this filter");
+        let told =
+            |line: &&str| line.contains("warning: vpn0: its link type RAW does not support this filter");
         assert_eq!(finished.stderr.lines().filter(told).count(), 1, "{}", finished.stderr);
         assert!(!finished.stderr.contains("\\n"), "{}", finished.stderr);
     }

@@ -168,9 +168,9 @@ impl Server {
         let names: Vec<String> = self.offers(who).into_iter().map(|offer| offer.name).collect();
         match names.as_slice() {
             [] => format!(
-                "no capture {asked:?}, and none else, is there for you: ask who runs the daemon for access"
+                "no capture {asked:?} that you may read, and no other: ask the administrator of the daemon for access"
             ),
-            names => format!("no capture {asked:?} is there for you; there is {}", names.join(", ")),
+            names => format!("no capture {asked:?} that you may read; there is {}", names.join(", ")),
         }
     }
 

@@ -52,7 +52,7 @@ impl Server {
             let what = format!("{}: no search of {} for them", name(client), quoted(asked));
             self.refuse(client.who.uid, log, &what);
             let of = if is_by_name { "of" } else { "to" };
-            return Err(format!("no recording {of} {asked:?} is there for you to search"));
+            return Err(format!("no recording {of} {asked:?} that you may search"));
         };
         let of_name = self.store_of(&wanted).ok_or("the capture is not recorded")?;
         let store = if is_by_name { of_name } else { PathBuf::from(&find.store) };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! beacon, probe response: | timestamp 8 | interval 2 | capabilities 2 | elements |
-//! association request:    | capabilities 2 | interval 2 | [address 6, where it asks anew] | elements |
+//! association request:    | capabilities 2 | interval 2 | [address 6, where it asks again] | elements |
 //! association response:   | capabilities 2 | status 2 | association 2 | elements |
 //! authentication:         | algorithm 2 | step 2 | status 2 | elements |     probe request: | elements |
 //! farewells:              | reason 2 |                                       action: | category 1 | action 1 |

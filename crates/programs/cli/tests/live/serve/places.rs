@@ -45,7 +45,7 @@ fn the_daemon_publishes_places_by_their_rules() {
         Reader { child: Some(command.spawn().expect("it may be run")), file }
     };
     let mut refused = reader(NOBODY, "big", "refused.pcap");
-    refused.end().failed_saying(&["no capture \"big\" is there for you; there is some"]);
+    refused.end().failed_saying(&["no capture \"big\" that you may read; there is some"]);
     let readers = [reader(NOBODY, "some", "0.pcap"), reader(0, "some", "1.pcap"), reader(0, "big", "2.pcap")];
     wait_for("three readers", || {
         (readers_of(&daemon, "some").len(), readers_of(&daemon, "big").len()) == (2, 1)

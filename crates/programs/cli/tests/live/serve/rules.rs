@@ -25,8 +25,9 @@ fn rules_decide_the_rights_of_readers() {
         Err(error) => return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
     finish(&mut capture(NOBODY, &["-i", "tap:home"]))
-        .failed_saying(&["no capture \"home\" is there for you", "office"]);
-    finish(&mut capture(NOBODY - 1, &["-i", "tap:office"])).failed_saying(&["none else, is there for you"]);
+        .failed_saying(&["no capture \"home\" that you may read", "office"]);
+    finish(&mut capture(NOBODY - 1, &["-i", "tap:office"]))
+        .failed_saying(&["and no other: ask the administrator"]);
     let file = folder.path().join("nobody.pcap");
     let child =
         capture(NOBODY, &["-i", "tap:office", "-w", file.to_str().unwrap(), "greater 70"]).spawn().unwrap();

@@ -49,7 +49,7 @@ fn the_user_that_it_becomes_has_no_right() {
     let as_nobody = |command: &mut Command| finish(command.uid(NOBODY).gid(NOBODY));
     let mut ask = tapline(["capture", "-i", "tap:office", "-c", "1", "-w", "/dev/null", "--socket"]);
     match ask.arg(daemon.socket()).uid(NOBODY).gid(NOBODY).output() {
-        Ok(output) => Finished::new(output).failed_saying(&["none else, is there for you"]),
+        Ok(output) => Finished::new(output).failed_saying(&["and no other: ask the administrator"]),
         Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
     // The daemon's descriptors and memory are out of reach too.
@@ -190,7 +190,7 @@ fn it_is_confined_and_tells_the_service_manager() {
             assert!(status.contains(line), "{line}: {status}");
         }
     }
-    // Rules are read again all the same, and an interface that is made anew is captured again.
+    // Rules are read again all the same, and an interface that is created again is captured again.
     daemon.live.as_ref().unwrap().signal("HUP");
     assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(told(), "READY=1\n");
