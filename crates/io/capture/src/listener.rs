@@ -68,7 +68,7 @@ impl Listener {
     /// The scheme of addresses of sockets, with which the names of their interfaces begin.
     pub const SCHEME: &str = "udp://";
 
-    /// Whether an interface is a socket of a listener: what comes from it comes now.
+    /// Whether an interface is a socket of a listener, whose datagrams are live.
     pub fn is_socket(interface: &Interface) -> bool {
         interface.name.starts_with(Listener::SCHEME)
     }
@@ -77,7 +77,7 @@ impl Listener {
     /// the scheme UDP too.
     ///
     /// # Errors
-    /// What is wrong with the text, in words.
+    /// A message with the fault of the text.
     pub fn addresses(text: &str) -> Result<Vec<SocketAddr>, String> {
         let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
         let all = words.map(address).collect::<Result<Vec<_>, _>>()?;

@@ -40,7 +40,7 @@ pub enum Error {
     Read {
         /// The file.
         name: String,
-        /// The end of what was read.
+        /// The end of the bytes read.
         place: FilePosition,
         /// The system's answer.
         source: io::Error,
@@ -109,7 +109,7 @@ pub enum Error {
         place: FilePosition,
         /// The fault.
         reason: String,
-        /// The captured length that a packet claims, where that is what is wrong: more than its link type can have.
+        /// The captured length of a packet, if that is the fault: more than its link type allows.
         cap_len: Option<u32>,
     },
 }

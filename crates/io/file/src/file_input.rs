@@ -70,7 +70,7 @@ impl FileInput {
         files.flat_map(FileSource::sections).flat_map(|section| &section.comments).map(String::as_str)
     }
 
-    /// Counts what was just lent. The files' own counters run ahead: they count what is parsed.
+    /// Counts the packets just lent. The files' own counters run ahead: they count parsed packets.
     fn count(&mut self) {
         self.lent.resize(self.files.interfaces().len(), 0);
         let batch = self.files.batch();

@@ -87,8 +87,8 @@ impl MergedSource {
         self.files.get(file)?.ids.get(id.0 as usize).copied()
     }
 
-    /// Gives the last run back and finds the next. Whether there is one; `false` is the end of all files, but for those
-    /// that [wait](FileSource::is_waiting).
+    /// Releases the last run and finds the next. Returns whether there is one; `false` is the end of all files, but for
+    /// those that [wait](FileSource::is_waiting).
     ///
     /// # Errors
     /// A file that breaks off is reported when all files have ended, so that the others are read whole: one call for
@@ -173,7 +173,7 @@ impl File {
         result.map(|_| ())
     }
 
-    /// Gives the records the merged numbers, which those of the first file have already.
+    /// Sets the interface numbers of records to the merged ones; those of the first file have them already.
     fn renumber(&mut self) {
         let File { source, ids, .. } = self;
         if ids.iter().enumerate().all(|(index, id)| id.0 as usize == index) {

@@ -1,4 +1,4 @@
-//! Chunks: one pcapng section each, with a head that says what is in it.
+//! Chunks: one pcapng section each, with a head that describes its contents.
 //!
 //! ```text
 //! section header 28 | head 220 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
@@ -225,15 +225,14 @@ impl ChunkBuffer {
         ChunkBuffer { memory: Vec::with_capacity(len + DIRECT_ALIGN), lead: 0 }
     }
 
-    /// Memory for a chunk of a slot and what is written behind it, all of it the system's gift already: no page fault
-    /// waits for packets.
+    /// Memory for a chunk of a slot and its filler, which the system has mapped already: no page fault delays packets.
     pub(crate) fn of_slot() -> ChunkBuffer {
         let mut buffer = ChunkBuffer::with_capacity(SLOT_LEN + PAGE_LEN);
         buffer.memory.resize(buffer.memory.capacity(), 0);
         buffer
     }
 
-    /// Forgets what is in it.
+    /// Clears the buffer.
     pub(crate) fn begin(&mut self) {
         let lead = self.memory.as_ptr().align_offset(DIRECT_ALIGN);
         self.memory.clear();

@@ -43,7 +43,7 @@ pub enum Class {
     Flow = 11,
     /// A MAC address; by option.
     Mac = 12,
-    /// A name that is asked for; by option.
+    /// A name in DNS or a hello; by option.
     Name = 13,
     /// Slots that are open in a [`OpenKeys`].
     Open = 15,

@@ -182,7 +182,8 @@ pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
 }
 
-/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
+/// Removes a file that may be there. One that came back after a power failure would hide files that are written from
+/// now on.
 pub(crate) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),

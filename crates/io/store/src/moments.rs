@@ -66,7 +66,7 @@ impl Clock {
         })?
     }
 
-    /// The times between two moments, of which either may be missing. `names` is what the moments are called in errors.
+    /// The times between two moments, of which either may be missing. `names` are the names of the moments in errors.
     ///
     /// # Errors
     /// A message if one of them is not a moment, or the window is empty.

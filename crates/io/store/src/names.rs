@@ -21,7 +21,7 @@ use crate::{Fact, Question};
 
 /// Names of more labels are looked up by their last ones.
 const LABELS_MAX: usize = 5;
-/// The longest name that is asked for, in bytes (RFC 1035, 2.3.4).
+/// The longest name in bytes (RFC 1035, 2.3.4).
 const NAME_LEN_MAX: usize = dns::name::NAME_MAX;
 /// Bytes of a hello that CRYPTO frames of one datagram are put together to.
 const HELLO_LEN_MAX: usize = 4096;
@@ -143,7 +143,7 @@ pub(crate) fn name_keys(name: &[u8], keys: &mut Vec<u64>) {
     }
 }
 
-/// A name that packets are asked for.
+/// A name to find packets by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameFilter {
     /// Without a dot in front or at its end, in lower case.
@@ -205,7 +205,7 @@ impl NameMatcher {
     }
 }
 
-/// Gives the messages of a packet that may say names.
+/// Calls `each` with the messages of a packet that may contain names.
 fn each_message<'p>(link_type: LinkType, packet: Packet<'p>, each: &mut dyn FnMut(Message<'p>)) {
     let headers = Headers::parse(link_type, packet);
     messages(packet.data, &headers).into_iter().flatten().for_each(each);

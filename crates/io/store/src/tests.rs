@@ -1,4 +1,4 @@
-//! Laws of the whole: what is recorded is found, and by keys nothing is missed.
+//! Laws of the whole: recorded packets are found, and a search by keys misses none.
 
 mod attacked;
 mod broken_off;

@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
         Walk { at, ..self }
     }
 
-    /// The next chunk; `None` at the end. What the disk cannot read is damaged.
+    /// The next chunk; `None` at the end. Bytes that the disk cannot read count as damaged.
     pub(crate) fn next(&mut self) -> Option<FoundChunk> {
         while self.at + PAGE_LEN as u64 <= self.end {
             let mut bytes = [0; CHUNK_HEAD_LEN];

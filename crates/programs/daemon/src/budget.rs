@@ -76,7 +76,7 @@ impl Purses {
         (self.time_of_all_ms / self.purses.len().max(1) as u32).max(1)
     }
 
-    /// Takes what was spent from a user's purse, and from that of all. Whether the user may go on.
+    /// Charges processor time to a user's purse, and to that of all. Returns whether the user may go on.
     #[inline]
     pub(crate) fn spend(&mut self, payer: Payer, cost: Duration) -> bool {
         let cost_ns = nanos(cost);

@@ -337,7 +337,7 @@ impl Capture {
         Ok(())
     }
 
-    /// Gives a reader another filter.
+    /// Replaces the filter of a reader.
     pub(crate) fn set_filter(&self, number: u64, wish: &Wish) -> Result<(), String> {
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);
@@ -360,7 +360,7 @@ impl Capture {
     }
 
     /// Status of the capture without its readers, and sums of the readers by number. A user with restricted rights gets
-    /// only what readers with the same rights got: the rest would reveal packets of others.
+    /// only sums of readers with the same rights: the rest would reveal packets of others.
     pub(crate) fn status(&self, rights: &Rights) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
         let is_restricted = self.withholds(rights);
         let mut status = CaptureStatus {
@@ -420,7 +420,7 @@ impl Capture {
         sum
     }
 
-    /// Ends it: what was captured is still passed on, and readers have a moment to read it.
+    /// Ends the capture: captured packets are still passed on, and readers have a moment to read them.
     pub fn stop(self) -> CaptureTotals {
         for worker in &self.workers {
             worker.stop.store(true, Ordering::Relaxed);

@@ -11,7 +11,7 @@ pub enum Error {
     Rules {
         /// The file.
         path: PathBuf,
-        /// Line, column, and what is wrong there.
+        /// Line, column, and the fault there.
         source: toml::de::Error,
     },
     /// The rules make no sense.

@@ -194,7 +194,7 @@ fn turn_away(stream: UnixStream) -> Accepted {
     Accepted::Refused(peer.uid, format!("no descriptors are left for a connection of user {}", peer.uid))
 }
 
-/// Gives a socket that was made in private its name. One that a daemon left behind is replaced.
+/// Moves a socket to its name, after it was made in private. A socket that a daemon left behind is replaced.
 fn publish(private: &PrivateFolder<'_>, path: &Path) -> Result<(), Error> {
     let file = |source: io::Error| Error::File { path: path.to_owned(), source };
     let name = path.file_name().unwrap_or_default();

@@ -45,7 +45,7 @@ impl Left {
         self.0.extend(charge.map(|charge| (now, charge)));
     }
 
-    /// Gives back what was kept for [`LEFT_KEPT`].
+    /// Releases memory that was kept for [`LEFT_KEPT`].
     pub(crate) fn expire(&mut self, now: Instant) {
         while self.0.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= LEFT_KEPT) {
             self.0.pop_front();

@@ -133,7 +133,7 @@ pub struct CaptureRule {
     pub matching: MatchRule,
     /// Threads that share the packets.
     pub workers: u32,
-    /// Whether interfaces receive what is meant for others.
+    /// Whether interfaces receive frames for other hosts.
     pub promiscuous: bool,
     /// MiB of the kernel's ring of each interface and worker; none for the default of a capture.
     pub kernel_buffer: Option<u32>,

@@ -19,8 +19,8 @@ pub struct Confinement<'a> {
     pub meters: Option<&'a Path>,
 }
 
-/// Gives up, for this thread and those that it makes, the rights that serving does not need. Returns the parts that
-/// the kernel lacks.
+/// Drops, for this thread and its children, the rights that serving does not need. Returns the parts that the kernel
+/// lacks.
 pub fn confine(needed: &Confinement<'_>) -> MissingConfinement {
     let folder = |path: &Path| folder_of(path).map(Path::to_owned);
     let removed = [Some(needed.socket), needed.meters].into_iter().flatten();

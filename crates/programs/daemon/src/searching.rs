@@ -239,7 +239,7 @@ impl RightsFilter {
 }
 
 impl PacketFilter for RightsFilter {
-    /// Whether the rules allow the whole packet, and the user asked for its part that they show.
+    /// Whether the rules allow the whole packet, and the user's filter accepts its visible part.
     fn accepts(&self, whole: Packet<'_>) -> bool {
         let is_allowed_live = || match untagged(self.link_type, whole) {
             Some((data, meta)) => accepts(&self.forced_live, Packet { data: &data, meta: &meta }),

@@ -213,13 +213,13 @@ impl Server {
         Ok(theirs)
     }
 
-    /// The way for others to say what they want.
+    /// The orders by which other threads control the server.
     pub fn orders(&self) -> Arc<Orders> {
         Arc::clone(&self.orders)
     }
 
-    /// Serves until it is stopped. `log` gets what a person should know of, each time once; `account`, what became of
-    /// packets, when it is asked for.
+    /// Serves until it is stopped. `log` gets messages for people, each once; `account` gets the account of packets,
+    /// when it is requested.
     ///
     /// # Errors
     /// The error of poll(2).
@@ -339,7 +339,7 @@ impl Server {
         self.told.tell(uid, Event::Refused, Instant::now(), log, || format!("refused: {what}"));
     }
 
-    /// Answers what a client asks.
+    /// Answers the requests of a client.
     fn serve(&mut self, at: usize, log: &mut dyn FnMut(&str)) {
         let mut client = self.clients.remove(at);
         let served = client.serve(|client, request| self.answer(client, request, log));

@@ -24,7 +24,7 @@ use tapline_filter::Options;
 const INSNS_MAX: usize = 512;
 /// Offsets from here on are special (`SKF_AD_OFF` and others): they do not address bytes of the packet.
 const OFFSETS: u32 = 1 << 31;
-/// The bits of a load's code that say what is read.
+/// The bits of a load's code for its addressing mode.
 const MODE: u16 = 0xe0;
 /// And how many bytes.
 const SIZE: u16 = 0x18;
@@ -327,7 +327,7 @@ mod tests {
         }
     }
 
-    /// A program that was rewritten for cut packets returns for whole packets what the original returns for cut ones.
+    /// A program that was rewritten for cut packets returns for whole packets the original's result for cut ones.
     #[test]
     fn programs_for_cut_packets_see_only_the_cut() {
         const TEXTS: [&str; 9] = [

@@ -440,7 +440,7 @@ impl Dispatcher {
         }
     }
 
-    /// Ends the buffers, lets readers read what is left, and gives the last report.
+    /// Ends the buffers, lets readers read the rest, and returns the last report.
     fn end(&mut self, source: &dyn Source, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
         self.interfaces = interfaces;
         let mut is_stopping = is_stopping;

@@ -79,10 +79,10 @@ pub(super) struct Counting {
 }
 
 impl Counting {
-    /// The program that counts what the classic one accepts, on from the counts of a former one.
+    /// The program that counts packets which the classic one accepts; it continues the counts of a former program.
     ///
     /// # Errors
-    /// Why it is not there, for people.
+    /// A message for people.
     pub(super) fn load(
         classic: &[Insn],
         former: Option<KernelCount>,

@@ -29,7 +29,7 @@ pub enum AfPacketError {
     /// No interface of this name or pattern.
     #[error("there is no interface {wanted:?}{guess}; there are: {present}")]
     NoSuchInterface {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         wanted: String,
         /// A clause that names the nearest one; may be empty.
         guess: String,
@@ -39,7 +39,7 @@ pub enum AfPacketError {
     /// The interface has no receive queue of this number.
     #[error("there is no receive queue {queue}: it has {queues}, counted from 0 (ethtool -l)")]
     NoSuchQueue {
-        /// The queue that was asked for, from 0.
+        /// The requested queue, from 0.
         queue: u16,
         /// Number of its receive queues.
         queues: u32,
@@ -47,7 +47,7 @@ pub enum AfPacketError {
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}{known}")]
     NoSuchNamespace {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
@@ -57,12 +57,12 @@ pub enum AfPacketError {
     /// The namespace is there, but we may not enter it.
     #[error("cannot enter the network namespace {name:?}: {source}; this needs CAP_SYS_ADMIN (use sudo)")]
     Namespace {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         name: String,
         /// The error of the kernel.
         source: SyscallError,
     },
-    /// Not even the smallest ring could be had.
+    /// Not even the smallest ring could be allocated.
     #[error(
         "no memory for a capture ring on {interface}, not even {len} bytes: {source}; ask for a smaller one (-B)"
     )]
@@ -81,7 +81,7 @@ pub enum AfPacketError {
     NoHardwareTimestamps {
         /// The interface.
         interface: String,
-        /// A clause on what is missing; may be empty.
+        /// A clause on the missing permission or setting; may be empty.
         hint: &'static str,
         /// The error of the kernel.
         source: SyscallError,

@@ -38,7 +38,7 @@ pub(super) fn program(
     insns
 }
 
-/// Passes only what was sent, or only what was not. Leaves A as it found it: 0.
+/// Passes only sent packets, or only others. Leaves A at 0.
 fn only(sent: bool) -> Vec<Insn> {
     let (jt, jf) = if sent { (1, 0) } else { (0, 1) };
     vec![

@@ -61,7 +61,7 @@ impl AfPacket {
         Ok(())
     }
 
-    /// Gives up when all interfaces have been gone for too long.
+    /// Ends the capture when all interfaces have been gone for too long.
     pub(super) fn check_gone(&mut self) -> Result<(), Error> {
         let is_all_gone = self.taps.iter().all(|tap| tap.state == LinkState::Gone);
         if !is_all_gone || self.opener.patterns.is_open() {

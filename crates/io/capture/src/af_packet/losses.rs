@@ -46,7 +46,7 @@ impl Growth {
 }
 
 impl LossWatch {
-    /// Starts at what the counters say now.
+    /// Starts at the present values of the counters.
     pub(crate) fn start(
         name: &str,
         if_index: u32,

@@ -339,7 +339,7 @@ impl AfPacket {
         }
     }
 
-    /// Counts what is still in the rings after a stop, once the kernel has handed its open blocks over.
+    /// Counts the packets in the rings after a stop, once the kernel has handed its open blocks over.
     fn settle(&mut self) {
         let Phase::Draining { since } = self.phase else { return };
         let is_settled = |tap: &Tap| tap.waiting() == tap.in_flight();

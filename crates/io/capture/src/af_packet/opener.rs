@@ -255,7 +255,7 @@ impl Opener {
         }
     }
 
-    /// Asks again for what the interface lost when it was removed.
+    /// Joins again the membership that the interface lost when it was removed.
     pub(super) fn join_promiscuous(&self, link: &Link, socket: &PacketSocket, events: &mut Vec<Event>) {
         if !self.joins_promiscuous(&link.name, link.is_loopback()) {
             return;
@@ -325,7 +325,7 @@ impl Opener {
         self.restriction.replace(restriction);
     }
 
-    /// Gives a socket that captures the program that is wanted by now.
+    /// Gives a capturing socket the program that is wanted by now.
     pub(super) fn attach_again(&self, tap: &Tap, interface: &Interface) -> Result<(), Error> {
         let filter = self.wanted(interface)?;
         let programs = self.programs(tap.is_loopback, &tap.socket, &filter);

@@ -43,13 +43,13 @@ impl Patterns {
         })
     }
 
-    /// Whether it was asked for by a name or a glob, and not only as any of all.
+    /// Whether it was requested by a name or a glob, and not only as one of all.
     pub(crate) fn is_chosen(&self, name: &str) -> bool {
         let chosen = self.patterns.iter().filter(|pattern| **pattern != Pattern::Any).cloned().collect();
         Patterns { patterns: chosen }.matches(name)
     }
 
-    /// Whether it was asked for by its own name.
+    /// Whether it was requested by its own name.
     pub(crate) fn is_named(&self, name: &str) -> bool {
         self.patterns.iter().any(|pattern| matches!(pattern, Pattern::Name(wanted) if wanted == name))
     }

@@ -56,7 +56,7 @@ pub struct AfPacketSettings {
     pub filter_text: String,
     /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
     pub snap_len: u32,
-    /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
+    /// Whether interfaces named or matched by a glob receive frames for other hosts. Never applied to `any`.
     pub promiscuous: bool,
     /// The direction of the captured packets, seen from this host.
     pub direction: CaptureDirection,

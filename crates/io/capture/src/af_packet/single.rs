@@ -45,7 +45,7 @@ pub struct SingleSettings {
     pub block_len: Option<u32>,
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
-    /// Whether the interface should receive what is meant for others.
+    /// Whether the interface receives frames for other hosts.
     pub promiscuous: bool,
     /// The clock that stamps the packets.
     pub timestamps: TimestampSource,
@@ -165,7 +165,7 @@ impl SingleSocket {
         })
     }
 
-    /// Gives the last batch back and gets the next, without waiting. Whether there is one.
+    /// Releases the last batch and gets the next, without waiting. Returns whether there is one.
     pub fn advance(&mut self) -> bool {
         self.records.clear();
         self.frames.clear();
@@ -200,11 +200,11 @@ impl SingleSocket {
         self.socket.attach_filter(&insns)
     }
 
-    /// Counts what a program accepts in the kernel, in place of what was set before; counts of a former program go on.
+    /// Counts packets that a program accepts, in the kernel, in place of the previous one, whose counts are continued.
     /// Ends with [`stop_count`](Self::stop_count). Minimum kernel: 5.5.
     ///
     /// # Errors
-    /// Why the kernel does not count, for people; the former program stays.
+    /// A message for people if the kernel does not count; the former program stays.
     pub fn count(&mut self, program: Option<&[Insn]>, settings: SingleCount) -> Result<KernelCount, String> {
         let SingleCount { direction, header_len, hands_on } = settings;
         let insns = kernel_filter::program(program, direction, false, None, self.snap_len);
@@ -221,7 +221,7 @@ impl SingleSocket {
         self.counting = None;
     }
 
-    /// Gives back the block whose last packet was looked at; the batch is empty then.
+    /// Releases the block, whose last packet was examined; the batch is empty then.
     pub fn release(&mut self) {
         self.records.clear();
         self.frames.clear();
@@ -249,7 +249,7 @@ impl SingleSocket {
         self.set_filter(None).map_err(fail).and(replaced)
     }
 
-    /// Puts another ring in place of the present one; or, if there is none to be had, one as the present one.
+    /// Replaces the ring; if there is no memory for another one, by one like the present one.
     fn replace_ring(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
         self.ring.give_back();
         self.ring.unmap();
@@ -359,7 +359,7 @@ fn station(bytes: &[u8; ADDRESS_LEN]) -> LinkLayerAddress {
     }
 }
 
-/// The largest ring that there is memory for, from what is wished down.
+/// The largest ring that there is memory for, from the requested size down.
 fn map_ring(
     socket: &PacketSocket,
     settings: &SingleSettings,

@@ -37,7 +37,7 @@ const PAUSE_AT_ANY_RATE_MS: u64 = 1000;
 /// The inputs of the size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// Bytes asked for, for each ring.
+    /// Requested bytes for each ring.
     pub(super) ring_len: Option<u64>,
     /// The link's speed in bits per second.
     pub(super) speed: Option<u64>,

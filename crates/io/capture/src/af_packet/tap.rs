@@ -144,7 +144,7 @@ impl Tap {
         self.program.take().map_or(Ok(()), |program| program.attach(&self.socket))
     }
 
-    /// Gives the held block back if all of its packets were lent. Nothing of it may be in use any more.
+    /// Releases the held block if all of its packets were lent. Nothing of it may be in use any more.
     pub(super) fn release(&mut self) {
         if self.cursor.left == 0 {
             self.ring.give_back();
@@ -205,7 +205,7 @@ impl Tap {
         self.ring.held()
     }
 
-    /// Adds what the kernel counted since the last reading.
+    /// Adds the kernel's counts since the last reading.
     pub(super) fn read_statistics(&mut self) -> Result<(), SyscallError> {
         let new = self.socket.statistics()?;
         self.counted.received += u64::from(new.packets);

@@ -29,7 +29,7 @@ pub enum AfXdpError {
         "{word:?} may mean interfaces that come later; AF_XDP takes only those that are there: name each one (xdp:eth0,xdp:eth1)"
     )]
     OpenPattern {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         word: String,
     },
     /// Another XDP program has the interface.
@@ -58,12 +58,12 @@ pub enum AfXdpError {
     /// The interface has no receive queue of this number.
     #[error("there is no receive queue {queue}: it has {queues}, counted from 0 (ethtool -l)")]
     NoSuchQueue {
-        /// The queue that was asked for, from 0.
+        /// The requested queue, from 0.
         queue: u16,
         /// Number of its receive queues.
         queues: u32,
     },
-    /// A queue cannot be had, so packets would go past us.
+    /// A queue cannot be bound, so packets would be missed.
     #[error(
         "AF_XDP can serve {served} of its {queues} receive queues ({source}); packets of the others would be missed. Give it fewer queues: \
          ethtool -L {interface} combined {wanted}"
@@ -85,7 +85,7 @@ pub enum AfXdpError {
         "--workers {workers}: there are {queues} receive queues, and each has one worker; use --workers {queues}, or more queues (ethtool -L)"
     )]
     TooManyWorkers {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         workers: usize,
         /// Receive queues of all interfaces.
         queues: usize,

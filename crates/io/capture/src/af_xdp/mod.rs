@@ -73,7 +73,7 @@ pub struct AfXdpSettings {
     pub filter_text: String,
     /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`](tapline_packet::SNAP_LEN_MAX).
     pub snap_len: u32,
-    /// Whether the interfaces should receive what is meant for others.
+    /// Whether the interfaces receive frames for other hosts.
     pub promiscuous: bool,
     /// Bytes for each queue; `None` to choose from memory.
     pub ring_len: Option<u64>,
@@ -233,7 +233,7 @@ impl AfXdp {
     }
 
     /// Reads the counters of sockets, of all or of those that have lent something since, so that the next packet
-    /// carries what was lost before it.
+    /// carries the losses before it.
     fn read_statistics(&mut self, of_all: bool) {
         for queue in self.queues.iter_mut().filter(|queue| of_all || queue.has_lent()) {
             // A socket that cannot be read leaves its sums as they were; the account then shows it.

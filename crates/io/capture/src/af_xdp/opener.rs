@@ -58,7 +58,7 @@ pub(super) struct OpenInterface {
     pub(super) summary: String,
 }
 
-/// Sockets to ask with, in the namespace of the capture, and what was found.
+/// Sockets for queries, in the namespace of the capture, and the results.
 pub(super) struct Opener<'a> {
     pub(super) settings: &'a AfXdpSettings,
     pub(super) route: RouteSocket,
@@ -282,7 +282,7 @@ impl<'a> Opener<'a> {
         Ok((socket, bound))
     }
 
-    /// A membership that has the interface receive what is meant for others, for as long as the socket lives.
+    /// A membership by which the interface receives frames for other hosts, for as long as the socket lives.
     fn join(&self, link: &Link, told: &mut LinkWarnings<'_>) -> Option<PacketSocket> {
         if !self.settings.promiscuous || link.is_loopback() {
             return None;

@@ -135,7 +135,7 @@ pub(super) struct Taking<'a> {
 /// Refuses an interface that should not be taken.
 ///
 /// # Errors
-/// [`AfXdpError::CutsSession`], [`AfXdpError::CutsHost`]; what the kernel says when it is asked for routes.
+/// [`AfXdpError::CutsSession`], [`AfXdpError::CutsHost`]; the kernel's error for a query of routes.
 pub(super) fn check(
     target: &Link,
     links: &[Link],

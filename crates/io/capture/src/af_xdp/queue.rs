@@ -111,7 +111,7 @@ impl Queue {
         !records.is_empty()
     }
 
-    /// With what the driver knew of the packet.
+    /// Adds the driver's metadata of the packet.
     fn noted(&mut self, frame: Frame, meta: Meta) -> Meta {
         let Some(cookie) = self.cookie else { return meta };
         let note = self.take_note(frame, cookie).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Queue {
         Some((self.socket.scratch_start() + start, (*scratch - start) as u32, wire_len, parts))
     }
 
-    /// Gives back what was lent: nothing of it may be in use any more.
+    /// Releases the lent batch: nothing of it may be in use any more.
     pub(super) fn release(&mut self) -> Result<(), SyscallError> {
         if self.done == 0 {
             return Ok(());

@@ -102,7 +102,7 @@ impl<R: BufRead> Walk<R> {
         Ok(self.field_len == len)
     }
 
-    /// Reads the next field and learns from it what follows.
+    /// Reads the next field, which determines the one after it.
     fn advance(&mut self) -> io::Result<()> {
         let flag = |flags: u8, bit: u8, len: u64| if flags & bit != 0 { len } else { 0 };
         match self.at {

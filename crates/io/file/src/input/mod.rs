@@ -125,12 +125,12 @@ impl Input {
         self.offset + self.start as u64
     }
 
-    /// Whether it is a file, of which the next bytes can be had without waiting for a writer.
+    /// Whether it is a file: its next bytes are available without waiting for a writer.
     pub(crate) fn is_file(&self) -> bool {
         self.raw_len.is_some()
     }
 
-    /// Gives `len` bytes of the window back. They stay in the buffer until [`fill`](Self::fill).
+    /// Consumes `len` bytes of the window. They stay in the buffer until [`fill`](Self::fill).
     pub(crate) fn consume(&mut self, len: usize) {
         self.start = self.start.saturating_add(len).min(self.end);
     }
@@ -226,7 +226,7 @@ impl Input {
     }
 }
 
-/// Counts what is read, for progress.
+/// Counts bytes read, for progress.
 struct Counting {
     reader: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
@@ -291,7 +291,7 @@ fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time, with interruptions.
+    /// Returns one byte at a time, with interruptions.
     struct Slow(Vec<u8>, usize);
 
     impl Read for Slow {

@@ -108,8 +108,8 @@ impl Content {
     }
 }
 
-/// Whether the field of the loss counter holds losses: not in the kinds that colour or hash packets, and not where it
-/// belongs to what is inside.
+/// Whether the field of the loss counter holds losses: not in the kinds that colour or hash packets, and not if it
+/// belongs to the record inside.
 fn counts_losses(kind: u8) -> bool {
     matches!(kind, 1..=9 | 12..=14 | 18 | 21..=24)
 }

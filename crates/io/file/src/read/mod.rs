@@ -70,7 +70,7 @@ impl Stop {
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) reason: String,
-    /// The captured length that a packet claims, where that is what is wrong.
+    /// The captured length that a packet claims, if that is the fault.
     pub(crate) cap_len: Option<u32>,
     /// libpcap's message for a version or kind that is not supported.
     pub(crate) unsupported: Option<String>,
@@ -106,7 +106,7 @@ impl Parser {
         }
     }
 
-    /// Forgets what was begun, as the next byte is the first of an item.
+    /// Drops an unfinished item, as the next byte is the first of another.
     pub(crate) fn restart(&mut self) {
         if let Parser::Pcapng(parser) = self {
             parser.restart();

@@ -353,8 +353,7 @@ impl Parser {
         }
     }
 
-    /// Reads up to `records_max` records in this layout and counts what is odd. A record that is not there as a whole is
-    /// not odd.
+    /// Reads up to `records_max` records in this layout and counts odd ones. An incomplete record is not odd.
     fn trial(&self, records: &[u8], snap_len: u32, records_max: usize) -> Trial {
         let mut trial = Trial::default();
         let mut at = 0usize;

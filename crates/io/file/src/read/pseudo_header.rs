@@ -48,7 +48,7 @@ impl PseudoHeader {
         }
     }
 
-    /// Turns around what is there of the header of `packet`.
+    /// Swaps the bytes of the header of `packet`, as far as it is captured.
     pub(super) fn swap(self, packet: &mut [u8]) {
         // Each ends early where the packet does.
         let _ended_early = match self {

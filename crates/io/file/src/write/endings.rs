@@ -20,8 +20,8 @@ const FORMATS: [&str; 21] = [
 ];
 
 impl Format {
-    /// Checks that a file of this name would be what its ending says. `is_given` says that the format was named
-    /// elsewhere, so that only a compression is asked of the ending.
+    /// Checks that a file of this name would have the format of its ending. `is_given` says that the format was named
+    /// elsewhere, so that the ending decides on compression only.
     ///
     /// # Errors
     /// If the ending is that of a format or compression that is not written.

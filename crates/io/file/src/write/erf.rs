@@ -82,8 +82,8 @@ pub(super) fn packet(
     true
 }
 
-/// Appends a packet that is a record itself, unless a reader would not find it. Of a record that was cut the length is
-/// that of what is left.
+/// Appends a packet that is a record itself, unless a reader would not find it. The length of a record that was cut is
+/// that of the rest.
 fn whole_record(buffer: &mut Vec<u8>, frame: &Frame<'_>) -> bool {
     let start = buffer.len();
     frame.write(buffer);

@@ -16,11 +16,11 @@ use tapline_packet::Timestamp;
 
 use crate::error::WriteError;
 
-/// Makes names from what was given with `-w`.
+/// Makes names from the argument of `-w`.
 #[derive(Clone, Debug)]
 pub(super) struct Names {
     pattern: PathBuf,
-    /// Local time, if names hold the time. Asked for once: later the process may see other files, or none.
+    /// Local time, if names hold the time. Read once: later the process may see other files, or none.
     zone: Option<TimeZone>,
     /// Digits of the number.
     width: usize,

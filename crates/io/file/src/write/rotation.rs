@@ -61,7 +61,7 @@ pub(super) enum ByClock {
     Stay,
     /// Begin the next.
     Next,
-    /// All files that were asked for are written.
+    /// All requested files are written.
     Done,
 }
 

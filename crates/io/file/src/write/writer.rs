@@ -29,7 +29,7 @@ const UNFIT_TOLD_MAX: usize = 64;
 pub enum WriteProgress {
     /// More packets are taken.
     Writing,
-    /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
+    /// As many files as requested are complete (`-W` with `-G`). Packets that come now are counted as lost.
     Done,
 }
 
@@ -295,7 +295,7 @@ impl FileWriter {
     /// Completes the file. `statistics` is the final account of the interfaces.
     ///
     /// # Errors
-    /// If what is gathered cannot be written.
+    /// If gathered packets cannot be written.
     pub fn finish(&mut self, statistics: &[InterfaceStatistics]) -> Result<(), WriteError> {
         self.statistics = statistics.to_vec();
         if self.current.is_some() {
@@ -579,7 +579,7 @@ impl FileWriter {
         }
     }
 
-    /// Closes the file after its last whole record and counts what is lost.
+    /// Closes the file after its last whole record and counts the lost packets.
     fn fail(&mut self, failure: Failure) -> WriteError {
         let (keep, packets) = self.whole_records(failure.taken);
         self.written += packets;

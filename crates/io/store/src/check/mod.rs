@@ -33,7 +33,7 @@ pub struct Verified {
     /// Segments between the first and the last that a recorder deleted while holds kept older ones, by the store's log.
     /// The chain of hashes begins again behind them.
     pub deleted: u64,
-    /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum
+    /// Chunks of which packets were erased, and those packets. The rest of such a chunk is proven by its checksum
     /// alone.
     pub erased: (u64, u64),
     /// Segments that were begun in a recycled file and have no chunk yet: the recorder ended before all slots were
@@ -317,7 +317,7 @@ impl Chain {
         self.pending.drain(..).map(|damaged| damaged.finding(recordings)).collect()
     }
 
-    /// Notes what is wrong with an intact chunk's place in the chain, and with the damaged chunks before it.
+    /// Notes faults of an intact chunk's place in the chain, and of the damaged chunks before it.
     fn join(
         &mut self,
         segment: u64,

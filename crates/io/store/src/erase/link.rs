@@ -11,7 +11,7 @@ use crate::error::Error;
 pub(super) struct LinkFilters {
     text: String,
     options: Options,
-    /// The program of each link type that was asked for: `None` accepts all packets; or the compiler's message.
+    /// The program of each requested link type (`None` accepts all packets), or the compiler's message.
     made: Vec<(LinkType, Result<Option<CompiledFilter>, String>)>,
     /// Packets of link types that cannot have the filter.
     unfit: u64,

@@ -348,7 +348,7 @@ impl Eraser {
     }
 }
 
-/// A chunk without its erased packets, and what was erased.
+/// A chunk without its erased packets, and counts of these.
 struct Erased {
     chunk: Vec<u8>,
     packets: u64,

@@ -1,4 +1,4 @@
-//! Finds the slots that may have what a question asks for.
+//! Finds the slots that may have the keys of a question.
 
 use super::{Index, Slots};
 use crate::keys::{OpenKeys, WAYS_ALL};

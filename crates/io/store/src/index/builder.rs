@@ -44,7 +44,7 @@ pub struct IndexOptions {
     pub names: bool,
 }
 
-/// Gathers what the index of a segment will say.
+/// Gathers the contents of a segment's index.
 pub(crate) struct Builder {
     pub(super) flows: Flows,
     /// Slots that are open, by [`OpenKeys`].

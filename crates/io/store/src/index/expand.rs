@@ -30,7 +30,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// About as many bytes as the file will have, without what is there whatever the keys are.
+    /// Approximate length of the file in bytes, without the parts that do not depend on keys.
     fn len(&self) -> usize {
         (self.keys.len() as f64 * KEY_COST) as usize + self.starts.len() * 4 + self.bytes.len()
     }
@@ -120,7 +120,7 @@ impl Hasher for Through {
 
 type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Through>>;
 
-/// All keys of a segment, and what the budget took.
+/// All keys of a segment, without those that the budget dropped.
 struct Expansion<'a> {
     sets: Sets<'a>,
     /// By key, ascending.
@@ -198,7 +198,7 @@ impl Expansion<'_> {
         slots.into_iter().for_each(|slot| open.insert(slot));
     }
 
-    /// Gives a group up in as many slots as have `excess` bytes of it, those with the most first.
+    /// Drops a group in as many slots as have `excess` bytes of it, those with the most first.
     fn shed_costliest(&mut self, group: Group, excess: usize) {
         let costs = self.costs(group);
         let mut by_cost: Vec<u32> = (0..self.slots).filter(|slot| costs[*slot as usize] > 0.0).collect();

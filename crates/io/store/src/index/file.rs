@@ -29,7 +29,7 @@ const BUCKET_BITS_MAX: u32 = 20;
 const KEYS_PER_BUCKET: u32 = 8;
 const SLOTS_MAX: u32 = (SEGMENT_LEN_MAX / SLOT_LEN as u64) as u32;
 
-/// Writes the index of a sealed segment and returns its length. Fills in what the summary says of the index.
+/// Writes the index of a sealed segment and returns its length. Fills in the summary's facts of the index.
 pub(crate) fn write(path: &Path, contents: &mut Contents, builder: &mut Builder) -> Result<u64, Error> {
     let owner = Owner { store: contents.summary.store, number: contents.summary.segment };
     pages::write(path, &owner, &encode(contents, builder))
@@ -213,7 +213,7 @@ impl Layout {
     }
 }
 
-/// An index that is open: its head was read and checked, other parts are when they are asked for.
+/// An open index: its head was read and checked, other parts are read when needed.
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) summary: Summary,
@@ -325,7 +325,7 @@ impl Index {
         decode(&bytes, start & IS_BIT_SET != 0, slots)
     }
 
-    /// The upper 32 bits of all keys of some groups, ascending: what a roll-up is made of.
+    /// The upper 32 bits of all keys of some groups, ascending, for a roll-up.
     pub(crate) fn uppers(&self, groups: Range<u64>) -> Option<Vec<u32>> {
         let bounds = self.pages.read(self.layout.buckets_at()..self.layout.keys_at())?;
         let rests = self.pages.read(self.layout.keys_at()..self.layout.numbers_at())?;

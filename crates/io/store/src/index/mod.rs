@@ -112,8 +112,8 @@ impl SlotRow {
 }
 
 impl Summary {
-    /// Whether it has the totals of these chunks. The store, the segment's number, and what the index says of its own
-    /// keys are not compared.
+    /// Whether it has the totals of these chunks. The store, the segment's number and the facts of its own keys are not
+    /// compared.
     pub(crate) fn tells_of(&self, chunks: &Summary) -> bool {
         let Summary { store, segment, slots, classes, open, .. } = self.clone();
         *self == Summary { store, segment, slots, classes, open, ..chunks.clone() }

@@ -33,7 +33,7 @@ impl Owner {
         crc32c::crc32c_append(crc32c::crc32c_append(of_number, &page.to_le_bytes()), content)
     }
 
-    /// Gives pages that were altered checksums that fit: what another program may write.
+    /// Gives altered pages new checksums, as another program might.
     #[cfg(test)]
     pub(crate) fn reseal(&self, pages: &mut [u8]) {
         for (number, page) in (0..).zip(pages.as_chunks_mut::<PAGE_LEN>().0) {

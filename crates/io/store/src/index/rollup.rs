@@ -215,7 +215,7 @@ fn mix(mut number: u64) -> u64 {
     number ^ number >> 33
 }
 
-/// A roll-up that is open: its head was read and checked, fingerprints are when they are asked for.
+/// An open roll-up: its head was read and checked, fingerprints are read when needed.
 #[derive(Debug)]
 pub(crate) struct RollUp {
     head: Head,

@@ -1,4 +1,4 @@
-//! Laws of the index: what was noted is in its slots, within the budget, whatever comes.
+//! Laws of the index: noted packets are in its slots, within the budget, for any traffic.
 
 use std::net::IpAddr;
 

@@ -11,8 +11,8 @@ use tapline_source::Error;
 use super::order::{copy_out, len_of};
 use crate::Window;
 
-/// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where
-/// every packet is wanted.
+/// Returns the filter for the packets of an interface: the same [`Arc`] for interfaces that share it, `None` if every
+/// packet is wanted.
 pub type SearchFilter = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
@@ -134,7 +134,7 @@ impl Examiner {
         Ok(())
     }
 
-    /// Adds what is wanted of the reader's batch.
+    /// Adds the wanted packets of the reader's batch.
     fn take_wanted(&mut self, found: &mut FoundPackets) {
         let window = self.window;
         if window != Window::ALL {

@@ -75,7 +75,7 @@ const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 pub struct SearchReport(Arc<Mutex<SearchAccount>>);
 
 impl SearchReport {
-    /// Up to the last chunk that was asked for.
+    /// Counters up to the last requested chunk.
     pub fn get(&self) -> SearchAccount {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,8 +86,8 @@ impl SearchReport {
 }
 
 impl StoreInput {
-    /// Opens what a search finds; `name` is what the account calls the store. Reads up to the first chunks that are
-    /// meant: they describe the interfaces for which filters are compiled. The threads that did so end, so that rights
+    /// Opens the packets of a search; `name` is the store's name in the account. Reads up to the first chunks of the
+    /// search: they describe the interfaces for which filters are compiled. The threads that did so end, so that rights
     /// may be given up; those that read on are made by the first [`advance`](Source::advance).
     pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
         let threads = match reading.threads {
@@ -147,7 +147,7 @@ impl StoreInput {
         self.report.set(SearchAccount { late: self.order.late(), ..self.search.account() });
     }
 
-    /// Takes what a thread found.
+    /// Takes the packets that a thread found.
     fn take(&mut self, mut found: FoundPackets) {
         self.interfaces.renumber(&mut found);
         self.lent.resize(self.interfaces.all.len(), 0);
@@ -181,7 +181,7 @@ impl StoreInput {
         true
     }
 
-    /// Goes on to the next packets of what was found.
+    /// Moves on to the next packets found.
     fn next_batch(&mut self) -> bool {
         self.from = self.to;
         self.to = self.current.records.len().min(self.from + BATCH_MAX);
@@ -332,7 +332,7 @@ struct Alike {
 }
 
 impl Interfaces {
-    /// Gives records the numbers of this table.
+    /// Sets the interface numbers of records to those of this table.
     fn renumber(&mut self, found: &mut FoundPackets) {
         if self.of_thread.len() <= found.thread {
             self.of_thread.resize(found.thread + 1, Vec::new());

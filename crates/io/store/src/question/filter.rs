@@ -22,9 +22,9 @@ use tapline_packet::numbers::{ethertype, ip_protocol, port};
 use super::{Fact, Question};
 use crate::keys::{Class, mac_value, port_value};
 
-/// The most /24 (IPv6: /64) networks that a shorter one is asked for by: a /18, a /58.
+/// The most /24 (IPv6: /64) networks by which a shorter one is searched: a /18, a /58.
 const NETS_MAX: u32 = 64;
-/// The most ports that a range is asked for by.
+/// The most ports by which a range is searched.
 const PORTS_MAX: u16 = 32;
 
 /// The question of a filter's tree.
@@ -62,7 +62,7 @@ impl Add for Shifts {
 struct Where {
     /// All shifts so far.
     shifts: Shifts,
-    /// Labels are among them: the index takes what they carry for a tunnel's packet.
+    /// Whether labels are among them: the index treats their contents as a tunnel's packet.
     has_labels: bool,
     /// The index does not follow.
     is_lost: bool,
@@ -149,7 +149,7 @@ impl Walk<'_> {
         question
     }
 
-    /// Into the packet that a tunnel carries; gives what the packet around it says of that.
+    /// Enters the packet in a tunnel; returns the question about the packet around it.
     fn enter(&mut self, tunnel: Option<TunnelSelector>) -> Question {
         let kinds = TunnelKind::ALL.into_iter().filter(|kind| tunnel.is_none_or(|t| t.kind == *kind));
         let question = kinds.map(|kind| self.tunnel(kind)).reduce(Question::or).unwrap_or(Question::Anything);

@@ -41,7 +41,7 @@ pub(super) struct AtWork {
     pub(super) sealing: Vec<u64>,
     /// A file is being made ready for the next segment, or segments are being given up.
     pub(super) is_preparing: bool,
-    /// The segment in which that was asked for last.
+    /// The segment in which a file was requested last.
     pub(super) prepared_in: u64,
     /// A file that the disk is to keep, once no write up to this ticket is on its way.
     pub(super) wanted_sync: Option<(u64, Arc<Target>, PathBuf)>,
@@ -115,7 +115,7 @@ impl AtWork {
         self.prepare_next();
     }
 
-    /// Has the disk keep what is wanted, once the writes that count have ended.
+    /// Starts a sync, if one is due, once the writes that count have ended.
     fn start_sync(&mut self) {
         let first = self.flights.front().map_or(u64::MAX, |flight| flight.ticket);
         let is_due = |wanted: &mut (u64, Arc<Target>, PathBuf)| wanted.0 < first;
@@ -137,7 +137,7 @@ impl AtWork {
         }
     }
 
-    /// Gives up segments that are too old: by the thread that prepares, since the disk is waited for.
+    /// Deletes segments that are too old, in the thread that prepares files, as the disk may be slow.
     fn expire(&mut self, now: Timestamp) {
         let expired = self.writing.expired(now);
         if expired.is_empty() {

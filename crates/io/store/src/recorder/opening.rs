@@ -172,7 +172,7 @@ fn make_store(root: &Path, paths: &Paths, settings: &RecorderSettings) -> Result
     Ok(Locked { catalog: of_length(catalog, root, settings)?, lock, is_made })
 }
 
-/// The store, if its segments have the length that is asked for.
+/// Checks that the segments of the store have the requested length.
 fn of_length(catalog: Catalog, root: &Path, settings: &RecorderSettings) -> Result<Catalog, Error> {
     match settings.segment_len {
         Some(wanted) if wanted != catalog.segment_len() => Err(Error::Setting(format!(

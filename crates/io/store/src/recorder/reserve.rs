@@ -63,7 +63,7 @@ impl Reserve {
         self.renew().map_err(Error::file("reserve room in", &self.catalog.paths.reserve()))
     }
 
-    /// Gives back the room that was not kept before this recording.
+    /// Releases the room that was not reserved before this recording.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -92,7 +92,7 @@ impl Reserve {
         bytes_of(&paths.segments(), "tix") + bytes_of(&paths.roll_ups(), "tir")
     }
 
-    /// Gives room up for an index and a roll-up, which are to be written at once.
+    /// Releases room for an index and a roll-up, which are written at once.
     pub(super) fn give(&self) {
         let path = self.catalog.paths.reserve();
         let give = |file: fs::File| {

@@ -90,7 +90,7 @@ impl Sealer {
         self.jobs.as_ref().is_some_and(|jobs| jobs.try_send(job()).is_ok())
     }
 
-    /// Gives a builder back whose segment there is not.
+    /// Returns a builder whose segment does not exist.
     pub(super) fn give_back(&self, mut index: Box<Builder>) {
         index.clear();
         let _ = self.work.indexes.try_send(index);

@@ -70,7 +70,7 @@ pub(super) struct Retired {
 }
 
 impl Segments {
-    /// Takes stock, and reserves what is missing.
+    /// Reads which segments exist, and reserves the missing files.
     pub(super) fn open(catalog: Catalog, settings: &RecorderSettings) -> Result<Segments, Error> {
         let count_max = count_max(settings.size, catalog.segment_len())?;
         let numbers: VecDeque<u64> = catalog.numbers()?.into();
@@ -160,8 +160,8 @@ impl Segments {
         self.cleared = is_cleared.then_some(path);
     }
 
-    /// Gives the file of a segment up to be a spare one. The log says so first: a segment that is gone without such a
-    /// line was removed by somebody else.
+    /// Makes the file of a segment a spare one. The log says so first: a segment that is gone without such a line was
+    /// removed by somebody else.
     fn retire(&self, number: u64, event: &str) -> Result<PathBuf, Error> {
         note_deletion(&self.catalog, event, number);
         self.forget(number)?;
@@ -360,8 +360,8 @@ impl Segments {
         Ok(spares)
     }
 
-    /// Has the file system keep room for all segments that there may be; gives up what is more. A recording that keeps
-    /// no room for later ones leaves that of earlier ones as it is.
+    /// Reserves room in the file system for all possible segments; removes surplus ones. A recording that reserves no
+    /// room for later ones does not release that of earlier ones.
     fn reserve(&mut self, keeps_room: bool) -> Result<(), Error> {
         while keeps_room && self.numbers.len() + self.spares.len() > self.count_max {
             match self.spares.pop() {

@@ -1,4 +1,4 @@
-//! The thread that waits for the disk to keep what was written, while more is written.
+//! The thread that syncs written data, while more is written.
 
 use std::path::PathBuf;
 use std::sync::Arc;

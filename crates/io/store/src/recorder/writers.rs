@@ -82,7 +82,7 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    /// Starts as many as the way to the disk wants. Where no thread can be had there are none.
+    /// Starts as many threads as the file system can use. If a thread cannot be started there are none.
     pub(super) fn start(is_direct: bool, events: &Sender<Event>) -> Writers {
         let depth = if is_direct { DIRECT_DEPTH } else { CACHED_DEPTH };
         let (requests, received) = sync_channel(depth);

@@ -46,7 +46,7 @@ pub(super) enum Job {
     Shed { head: Box<ChunkHead> },
     /// The segment is full: its index, if it has one, and the next segment. Its first chunk comes.
     Seal { index: Option<Box<Builder>> },
-    /// Has the disk keep what was written; gives up what is too old.
+    /// Sync the disk; delete segments that are too old.
     Sync { now: Timestamp },
     /// The last one; the counts since the last chunk.
     Finish { index: Option<Box<Builder>>, rest: Box<ChunkHead> },
@@ -66,7 +66,7 @@ pub(super) enum Event {
     Prepared(Result<Prepared, Error>),
     /// Segments were given up, as far as they could be.
     Retired(Retired),
-    /// The disk keeps what was written before the request, or the error was reported.
+    /// The disk keeps everything written before the request, or the error was reported.
     Synced,
 }
 
@@ -131,7 +131,7 @@ pub(super) struct Writing {
     pub(super) filler: Vec<u8>,
     /// The segment was sealed and there was no next one yet: chunks are for that.
     pub(super) is_full: bool,
-    /// When a segment was asked for in vain, by the clock of chunks.
+    /// Time of the last failed request for a segment, by the clock of chunks.
     pub(super) tried: Timestamp,
     /// The rule of `--keep`.
     pub(super) retention: Option<Retention>,
@@ -490,7 +490,7 @@ impl Writing {
         is_needed.then(|| (self.target(), self.path.clone()))
     }
 
-    /// Has the disk keep what was written.
+    /// Syncs written data to the disk.
     pub(super) fn sync(&mut self) {
         self.clear_doubtful();
         if std::mem::take(&mut self.is_unsynced)

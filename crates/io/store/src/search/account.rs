@@ -17,7 +17,7 @@ pub struct SearchAccount {
     pub segments_gone: u64,
     /// Not to be read: no regular file, or the system refuses.
     pub segments_unreadable: u64,
-    /// Not among `segments`: removed or renamed by somebody else than a recorder, and perhaps of the times asked for.
+    /// Segments not among `segments`: removed or renamed by somebody else than a recorder, and perhaps in the window.
     pub segments_missing: u64,
     /// Looked into by their index.
     pub segments_indexed: u64,
@@ -52,11 +52,11 @@ pub struct SearchAccount {
     /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind
     /// them.
     pub late: u64,
-    /// Packets that the recordings lost, before the recorder and in it, in the times asked for: by the chunks of the
-    /// segments that were looked into, and behind the last chunk of a recording.
+    /// Packets that the recordings lost, before the recorder and in it, in the window: by the chunks of the segments
+    /// that were read, and behind the last chunk of a recording.
     pub lost: u64,
-    /// Recordings that were broken off in the times asked for, and chunks whose source did not count: `lost` may be
-    /// more than it says.
+    /// Recordings that were broken off in the window, and chunks whose source did not count: `lost` is then a lower
+    /// bound.
     pub losses_unknown: u64,
 }
 

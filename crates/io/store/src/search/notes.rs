@@ -9,7 +9,7 @@ use crate::recordings::RecordingGap;
 
 impl Catalog {
     /// Notes on the answer to a search, without its [warnings](SearchAccount::warnings), a line each. `found` is the
-    /// number of packets found, `follows` says that the search goes on with what is recorded meanwhile.
+    /// number of packets found, `follows` says that the search follows the recording.
     pub fn search_notes(
         &self,
         window: Window,

@@ -103,7 +103,7 @@ struct SearchState<T> {
     spare: Vec<Vec<u8>>,
     /// When the next chunk may be read, by the rate.
     due: Option<Instant>,
-    /// Once all is done, what was recorded since is read.
+    /// Whether new chunks are read once all others are done.
     is_following: bool,
     is_paused: bool,
     is_broken: bool,
@@ -173,7 +173,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         self.threads_max = self.threads.len();
     }
 
-    /// Ends the threads; what they have found is kept. A search that is never resumed has ended.
+    /// Ends the threads; their results are kept. A search that is never resumed has ended.
     ///
     /// # Panics
     /// If a thread did.
@@ -253,7 +253,7 @@ impl<T: Send + 'static> ParallelSearch<T> {
         true
     }
 
-    /// Whether all is read that was there, and what comes is waited for.
+    /// Whether all recorded chunks are read, and new ones are waited for.
     pub(crate) fn is_waiting(&self) -> bool {
         self.tail.is_some() && self.shared.state().is_done()
     }
@@ -356,7 +356,7 @@ impl<T> Shared<T> {
         self.done.notify_all();
     }
 
-    /// Plans what was recorded since; whether there was something.
+    /// Plans the chunks recorded since the last call; returns whether there were any.
     fn look(&self, tail: &mut Tail) -> bool {
         let mut account = SearchAccount::default();
         let stretches = self.plan.tail(tail, &mut account);

@@ -1,4 +1,5 @@
-//! Users against the daemon: what they learn of bytes that are withheld, and what they cost others.
+//! Users against the daemon: the information that they gain of withheld bytes, and the costs that they cause for
+//! others.
 
 use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
@@ -150,7 +151,7 @@ fn nothing_behind_the_cut_is_told() {
     }
 }
 
-/// No reader asks for more than the kernel would be asked for.
+/// Readers may have filters as long as the kernel's, and no longer ones.
 #[test]
 fn filters_are_as_long_as_the_kernel_takes() {
     let wire = Arc::<Wire>::default();
@@ -264,7 +265,7 @@ struct Loaded {
     cost_ns: u64,
 }
 
-/// A program of 4,096 instructions, in which each needs what the one before it computed.
+/// A program of 4,096 instructions, each of which needs the result of the one before.
 fn costly(number: usize) -> Vec<RawInsn> {
     let mut insns: Vec<RawInsn> = vec![(code::LDX | code::W | code::IMM, 0, 0, number as u32 + 2)];
     for at in 0..1364 {

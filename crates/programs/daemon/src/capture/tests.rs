@@ -175,7 +175,7 @@ fn the_past_comes_whole_then_the_present() {
     capture.stop();
 }
 
-/// While a reader is in the past, what comes and only it wants is stored for it.
+/// While a reader is in the past, new packets that only it wants are stored for it.
 #[test]
 fn packets_for_a_reader_of_the_past_are_stored() {
     let (capture, wire) = with_history("link[0] & 63 = 0");

@@ -182,7 +182,7 @@ impl Server {
     }
 }
 
-/// A credit is at most half of the buffer, whatever was asked for.
+/// Limits a credit to half of the buffer.
 fn ring_policy(policy: Policy, capture: &Capture) -> RingPolicy {
     let half = u64::from(capture.rule().buffer) << 19;
     match policy {

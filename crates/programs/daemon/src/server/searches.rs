@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// The times that are asked for.
+/// The window of the request.
 fn window(find: &FindRequest) -> Window {
     let moment = |ns: Option<i64>, otherwise: Timestamp| ns.map_or(otherwise, Timestamp::from_nanos);
     Window { from: moment(find.from_ns, Window::ALL.from), to: moment(find.to_ns, Window::ALL.to) }

@@ -14,8 +14,8 @@ use crate::client::Client;
 use crate::memory::Allowance;
 use crate::{Capture, ClientIdentity};
 
-/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they
-/// may take at once is what they may take in so long.
+/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and the period
+/// whose budget they may take at once.
 const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// Processor time of a round of requests.
@@ -25,8 +25,8 @@ const ROUND_BY_CLOCK: Duration = Duration::from_millis(20);
 /// Time for which users get the same status of a capture, before the capturing threads are asked for a new one.
 pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
 
-/// The longest list of readers in a status, in bytes: what is sent without waiting for the client, and within the
-/// longest message, whatever users have for filters and names.
+/// The longest list of readers in a status, in bytes: it is sent without waiting for the client, and fits the longest
+/// message for any filters and names of users.
 pub(super) const READERS_LEN_MAX: usize = 96 << 10;
 /// The longest part of a filter that a status has, in characters.
 const FILTER_SHOWN_MAX: usize = 400;
@@ -37,7 +37,7 @@ impl Server {
         who.uid == 0 || who.uid == self.ours
     }
 
-    /// The user that pays for what a client asks; none for root and the owner of the daemon.
+    /// The user that pays for a client's requests; none for root and the owner of the daemon.
     pub(super) fn payer(&self, who: &ClientIdentity) -> Option<Payer> {
         (!self.is_privileged(who)).then_some(Payer { uid: who.uid, time_ms: self.rules.user_time })
     }

@@ -26,7 +26,7 @@ pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
 /// The index of the reader's own filter in the set of [`PastFilter`].
 const OWN: u32 = 0;
 
-/// The filter of one reader and those of its labels, asked of one stored packet at a time.
+/// The filter of one reader and those of its labels, run on one stored packet at a time.
 pub(super) struct PastFilter {
     /// The reader's own filter has index 0, the labels their numbers.
     set: FilterSet,

@@ -1,4 +1,4 @@
-//! The kernel's filter: the union of what readers and the history want. The rest is not even lent.
+//! The kernel's filter: the union of the filters of readers and the history. Other packets are not even lent.
 
 use tapline_ir::CompiledFilter;
 use tapline_source::Source;

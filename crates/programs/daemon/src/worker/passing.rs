@@ -55,7 +55,7 @@ impl Passed {
 }
 
 impl Dispatcher {
-    /// Gives a batch to the readers that want packets of it.
+    /// Passes a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
         self.passed.select(batch, self.state);

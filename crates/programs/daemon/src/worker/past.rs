@@ -152,8 +152,8 @@ fn quota(readers: usize) -> usize {
     (QUOTA_OF_ALL / readers.max(1)).clamp(QUOTA_MIN, QUOTA_MAX)
 }
 
-/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets
-/// that were not looked at, as there are too many or its user has no time left.
+/// Counts the lost past packets of a leaving reader that went on to the present early. Returns the packets that were
+/// not looked at, as there are too many or its user has no time left.
 pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses: &mut Purses) -> Option<u64> {
     let Reader { id, payer, past: Some(filter), is_present: true, .. } = leaving else { return None };
     let (mut looks, mut is_over) = (0, false);

@@ -89,7 +89,7 @@ pub(super) struct Readers {
     /// Filters of other users.
     pub(super) sections: Vec<Section>,
     pub(super) groups: Groups,
-    /// Counters of readers whose processes are gone, until they are asked for.
+    /// Counters of readers whose processes are gone, until they are read.
     left: HashMap<u64, ReaderCounts>,
     /// Packets stored, and not stored, in buffers that were given back.
     closed: (u64, u64),
@@ -238,7 +238,7 @@ impl Readers {
         &mut section.set
     }
 
-    /// Gives a reader another filter.
+    /// Replaces the filter of a reader.
     pub(super) fn exchange_filter(&mut self, number: u64, wish: Wish) {
         if let Some(at) = self.position(number) {
             let Reader { filter, view, payer, .. } = self.list[at];
@@ -346,7 +346,7 @@ impl Readers {
         evictions.collect()
     }
 
-    /// Gives back buffers that have no readers and keep no history.
+    /// Frees buffers that have no readers and keep no history.
     pub(super) fn close_idle_views(&mut self) {
         for at in (0..self.views.len()).rev() {
             let is_read = self.list.iter().any(|reader| reader.view == at);

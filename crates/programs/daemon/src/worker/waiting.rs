@@ -49,7 +49,7 @@ impl Waiting {
         }
     }
 
-    /// Whether readers had, since the first call, the time to read what is left. Called once the worker is to end.
+    /// Whether readers had, since the first call, the time to read the rest. Called once the worker is to end.
     pub(super) fn has_lingered(&mut self, now: Instant) -> bool {
         now >= *self.lingers_until.get_or_insert(now + LINGER)
     }

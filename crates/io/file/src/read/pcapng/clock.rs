@@ -24,7 +24,7 @@ impl Clock {
         Clock { tick_ns, resolution, offset_seconds }
     }
 
-    /// The time of a tick; what is out of range is clamped, what is finer than a nanosecond is cut off.
+    /// The time of a tick. Times out of range are clamped, fractions of a nanosecond are cut off.
     #[inline]
     pub(super) fn timestamp(&self, high: u32, low: u32) -> Timestamp {
         let ticks = u64::from(high) << 32 | u64::from(low);

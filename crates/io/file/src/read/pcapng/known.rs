@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use tapline_packet::{Interface, InterfaceId};
 
-/// The interfaces of a table, by what they are.
+/// The interfaces of a table, found by their contents.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     state: RandomState,

@@ -78,7 +78,7 @@ pub(crate) const INTERFACES_MAX: usize = 1 << 16;
 /// The most interfaces that a section may describe to a reader of packets alone.
 const SECTION_INTERFACES_MAX: usize = 1 << 20;
 
-/// Sections of which is kept what they say.
+/// Sections whose facts are kept.
 const SECTIONS_MAX: usize = 4096;
 
 /// Interface statistics that are kept in addition to two of each interface.
@@ -283,7 +283,7 @@ impl Parser {
         None
     }
 
-    /// Passes over what is left of a block that is not read; `Some` if it goes on beyond the window.
+    /// Skips the rest of a block that is not read; `Some` if it ends beyond the window.
     fn pass_over(&mut self, window: &mut Window<'_>) -> Option<Stop> {
         let len = self.skip.min(window.rest().len() as u64);
         window.at += len as usize;

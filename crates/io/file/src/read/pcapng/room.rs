@@ -23,7 +23,7 @@ impl Room {
         before.0.saturating_sub(self.0)
     }
 
-    /// Gives bytes back that were taken.
+    /// Releases bytes that were taken.
     pub(crate) fn give_back(&mut self, len: usize) {
         self.0 = self.0.saturating_add(len).min(Room::MAX);
     }
