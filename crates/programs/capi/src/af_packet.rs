@@ -76,7 +76,7 @@ pub(crate) struct Interface {
 enum InKernel {
     /// Nowhere else, or there is none.
     No,
-    /// In the kernel; what came before this many blocks were taken saw a former one.
+    /// The filter runs in the kernel; packets from before this many blocks saw a former one.
     From { block: u64 },
 }
 

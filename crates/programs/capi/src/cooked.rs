@@ -53,8 +53,8 @@ pub(crate) fn write_header(dlt: c_int, station: &LinkLayerAddress, room: &mut [u
     }
 }
 
-/// The program for a socket whose packets start behind the header; `None` where it asks what the kernel cannot say, and
-/// has to run here.
+/// The program for a socket whose packets start behind the header; `None` if it loads a field that the kernel does not
+/// have, and has to run here.
 pub(crate) fn for_kernel(insns: &[Insn], dlt: c_int) -> Option<Vec<Insn>> {
     insns.iter().map(|&insn| shifted(insn, dlt)).collect()
 }

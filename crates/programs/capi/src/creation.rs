@@ -128,7 +128,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: *mut Handle, immediate: c_in
     unsafe { set(p, change) }
 }
 
-/// `pcap_set_buffer_size(3PCAP)`: bytes; what is not positive is ignored.
+/// `pcap_set_buffer_size(3PCAP)`: bytes; a number that is not positive is ignored.
 ///
 /// # Safety
 /// As for [`pcap_set_snaplen`].

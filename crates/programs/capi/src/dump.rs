@@ -129,7 +129,7 @@ pub unsafe extern "C" fn pcap_dump_fopen(p: *mut Handle, file: *mut FILE) -> *mu
     unsafe { opening(p, body) }
 }
 
-/// `pcap_dump_open_append(3PCAP)`: goes on behind what a file of the same kind holds.
+/// `pcap_dump_open_append(3PCAP)`: appends to a file of the same kind.
 ///
 /// # Safety
 /// As for [`pcap_dump_open`].

@@ -30,7 +30,7 @@ impl Failure {
         Failure { code, text: text.into() }
     }
 
-    /// `what: ` and what the system said, as libpcap puts it.
+    /// `what: ` and the system's message, as libpcap prints it.
     pub(crate) fn system(what: &str, error: &io::Error) -> Failure {
         Failure::error(format!("{what}: {}", system_text(error)))
     }

@@ -10,7 +10,7 @@ use crate::handle::{Handle, HandleState, Kind};
 use crate::raw::PacketHeader;
 use crate::source::sleep;
 
-/// A packet as C gets it, until the next one is asked for.
+/// A packet as C gets it, until the next one is requested.
 #[derive(Clone, Copy)]
 pub(crate) struct Lent {
     pub(crate) header: PacketHeader,

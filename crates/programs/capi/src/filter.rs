@@ -177,7 +177,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Handle, program: *mut Code) -> c
     unsafe { on(p, body) }
 }
 
-/// `pcap_offline_filter(3PCAP)`: what the program returns for a packet.
+/// `pcap_offline_filter(3PCAP)`: the return value of the program for a packet.
 ///
 /// # Safety
 /// `program` is null or a program; `data` has as many bytes as the header says were captured.
@@ -196,8 +196,8 @@ pub unsafe extern "C" fn pcap_offline_filter(
     })
 }
 
-/// `bpf_filter`: what a program of unknown length returns for a packet; all bits set without a program, 0 for one that
-/// is not valid.
+/// `bpf_filter`: the return value of a program of unknown length for a packet; all bits set without a program, 0 for
+/// one that is not valid.
 ///
 /// # Safety
 /// `pc` is null or points to a program whose every way ends in a return; `data` has `cap_len` bytes.

@@ -24,7 +24,7 @@ pub(crate) fn text(text: &str) -> *mut c_char {
     copy(&bytes).cast()
 }
 
-/// Gives memory of malloc(3) back.
+/// Frees memory of malloc(3).
 ///
 /// # Safety
 /// `memory` is null or came from malloc(3), and it is not used any more.
@@ -33,7 +33,7 @@ pub(crate) unsafe fn free<T>(memory: *mut T) {
     unsafe { libc::free(memory.cast::<c_void>()) }
 }
 
-/// Gives a list of numbers to C; returns how many they are.
+/// Hands a list of numbers to C; returns their count.
 ///
 /// # Safety
 /// `list` is a place for a pointer.

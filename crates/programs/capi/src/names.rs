@@ -11,7 +11,8 @@ use tapline_packet::LinkType;
 use crate::failure::{guard, put, text_at};
 use crate::raw::*;
 
-/// The text of `pcap_lib_version`: first what programs look for, the libpcap whose interface this is.
+/// The text of `pcap_lib_version`: it begins with the version that programs search for, of the libpcap with this
+/// interface.
 const VERSION: &CStr = match CStr::from_bytes_with_nul(
     concat!("libpcap version 1.10.3 (Tapline ", env!("CARGO_PKG_VERSION"), ", with TPACKET_V3)\0").as_bytes(),
 ) {

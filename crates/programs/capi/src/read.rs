@@ -226,7 +226,7 @@ fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
 }
 
 impl HandleState {
-    /// Whether there are packets to be had at all.
+    /// Checks that packets can be read.
     pub(crate) fn check_readable(&self) -> Result<(), Failure> {
         self.require_active()?;
         match self.kind {
@@ -325,7 +325,7 @@ impl crate::handle::Extras {
     }
 }
 
-/// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor
+/// Releases the ring's block if its last packet was handed out, so that it does not wake a waiter on the descriptor
 /// again.
 fn release(state: &mut HandleState) {
     if let Kind::Live(source) = &mut state.kind

@@ -83,7 +83,7 @@ impl Savefile {
         Ok(savefile)
     }
 
-    /// Gives the last batch back and gets the next; `false` is the end.
+    /// Releases the last batch and gets the next; `false` is the end.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
         if std::mem::take(&mut self.may_read_ahead) {
             self.reading = ReadMode::Ahead;

@@ -16,14 +16,14 @@ use crate::raw::Stat;
 /// The pause between two looks at an interface that is down.
 const DOZE: Duration = Duration::from_secs(1);
 
-/// The filter that runs here, asked of each packet before it is changed for C.
+/// The filter that runs here, on each packet before it is changed for C.
 pub(crate) type Keep<'a> = &'a mut dyn FnMut(tapline_packet::Packet<'_>) -> bool;
 
 /// Live packets. One thread at a time uses it.
 pub(crate) trait Source: Send {
-    /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses
-    /// are not in it: it may be empty, and more may wait behind it. Callers in a loop check each time whether the loop
-    /// was broken.
+    /// Releases the last batch and gets the next, without waiting; returns whether there is one. Packets that `keep`
+    /// refuses are not in it: it may be empty, and more may wait behind it. Callers in a loop check each time whether
+    /// the loop was broken.
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure>;
 
     /// The batch that the last `advance` found, as C programs see its packets, but for the snap length: a tag that was
@@ -34,7 +34,7 @@ pub(crate) trait Source: Send {
     /// have in `advance`; the bytes of those before stay as they are.
     fn refilter(&mut self, from: usize, keep: Keep<'_>);
 
-    /// Gives back the memory of the batch, of which the last packet was handed out.
+    /// Releases the memory of the batch, whose last packet was handed out.
     fn release(&mut self);
 
     /// The descriptor to wait on for packets.

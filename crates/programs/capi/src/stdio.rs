@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// Bytes that stdio holds, which can be had without waiting.
+    /// Bytes in stdio's buffer, which can be read without waiting.
     #[cfg(target_env = "gnu")]
     fn ready(&self) -> usize {
         // SAFETY: the stream is open, and glibc lays it out so.

@@ -163,8 +163,8 @@ mod tests {
         (memory, records, tags)
     }
 
-    /// A filter that comes in the middle of a batch sees the packets that a filter before would have seen, and C what
-    /// it would have seen then.
+    /// A filter that is set in the middle of a batch sees the same packets as an earlier one, and C gets the same
+    /// bytes.
     #[test]
     fn a_later_filter_sees_packets_as_they_were() {
         for dlt in [ETHERNET, SLL, SLL2] {

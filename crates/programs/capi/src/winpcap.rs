@@ -31,7 +31,7 @@ const MODE_STATISTICS_AND_DUMP: c_int = 0x11;
 /// A wait that sleep may overshoot by is spun.
 const SPIN: Duration = Duration::from_micros(200);
 
-/// `pcap_setbuff`: another size of the kernel's buffer, in bytes; what is in it is lost.
+/// `pcap_setbuff`: another size of the kernel's buffer, in bytes; packets in it are lost.
 ///
 /// # Safety
 /// `p` is an open handle that no other thread uses meanwhile, and after a fork no other process.
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn pcap_stats_ex(p: *mut Handle, size: *mut c_int) -> *mut
     found
 }
 
-/// `pcap_setsampling`: what the program writes there decides which packets it gets.
+/// `pcap_setsampling`: the program writes its choice of packets there.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`].

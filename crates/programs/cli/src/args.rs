@@ -47,7 +47,7 @@ pub(crate) enum FormatArg {
 }
 
 impl FormatArg {
-    /// The format for a file of this name: the one that was asked for, or that of its ending.
+    /// The format for a file of this name: the requested one, or that of its ending.
     ///
     /// # Errors
     /// If the ending names a format or compression that is not written.

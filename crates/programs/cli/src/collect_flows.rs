@@ -1,4 +1,5 @@
-//! `tapline collect-flows`: messages of routers and probes to flows. What was typed becomes a graph, as that of `probe`.
+//! `tapline collect-flows`: messages of routers and probes to flows. The command line becomes a graph, as that of
+//! `probe`.
 //!
 //! ```text
 //! listen(udp://:4739) | file | device -> filter("messages") -> sources :: collect(filter="flows") -> export :: ipfix(...)  -> top :: flowtop(...)

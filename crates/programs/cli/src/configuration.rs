@@ -97,7 +97,7 @@ fn is_for_configuration(arguments: &[OsString]) -> bool {
     matches!(first, "" | "config" | "manual" | "help" | "-h" | "--help" | "-V" | "--version")
 }
 
-/// Says what is wrong.
+/// Reports the faults.
 pub(crate) fn tell_faults(faults: &[Error]) -> ExitCode {
     for fault in faults {
         let _ = writeln!(io::stderr(), "tapline: {fault}");

@@ -123,8 +123,8 @@ pub(crate) struct BatchArgs {
 /// Options of receivers of batches: of flows, or of packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReceiverArgs {
-    /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered by
-    /// this run or the next. Once it is full, what comes further is lost and counted.
+    /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered
+    /// by this run or the next. Once it is full, further blocks are lost and counted.
     #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
     spool: Option<String>,
     /// The name of this sensor in the ids of blocks [default: the host's name].
@@ -133,7 +133,7 @@ pub(crate) struct ReceiverArgs {
     /// Seal a batch this long after its first flow or packet; of flows of files, in packet time.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_duration, help_heading = "Batches")]
     batch_time: Duration,
-    /// Memory for batches that wait, of each receiver. On live interfaces what comes further is lost and counted; the
+    /// Memory for batches that wait, of each receiver. On live interfaces further batches are lost and counted; the
     /// reader of a file waits.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size_in::<u64>(1_000_000..=1_000_000_000_000), help_heading = "Batches")]
     batch_memory: u64,

@@ -217,7 +217,7 @@ fn link_type_sentences(args: &ExtcapArgs) -> Result<String> {
     Ok(text)
 }
 
-/// Nothing for a valid filter, else what is wrong with it, in one line.
+/// The fault of a filter in one line; empty if it is valid.
 fn filter_fault(filter: &str) -> String {
     let options =
         Options { snap_len: SNAP_LEN, netmask: Some(0), handle: HandleKind::Live, ..Options::default() };

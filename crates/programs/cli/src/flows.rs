@@ -49,7 +49,7 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
     text + totals(&[meters, sources].concat()).as_str()
 }
 
-/// The sources of collected flows, with what is worth a remark.
+/// The sources of collected flows, with remarks.
 fn sources_text(table: &Table) -> String {
     let at = |name: &str| table.columns.iter().position(|column| *column == name);
     // Sessions of one exporter and domain are told apart by their ports.
@@ -307,7 +307,7 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
     head.into_iter().chain(rows.iter().map(|row| line(row, |entry| &entry.text))).collect()
 }
 
-/// All flows together, and what a person should know of them.
+/// Totals of all flows, and remarks for people.
 fn totals(meters: &[&Table]) -> String {
     let cells = |name: &str| -> Vec<&Cell> {
         let cell = |table: &&'_ Table| table.columns.iter().position(|column| *column == name);

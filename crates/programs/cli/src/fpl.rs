@@ -16,7 +16,7 @@ use crate::args::FplArgs;
 /// Stages that can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 
-/// The program in a file, at the stages that were asked for; its outline and its limits if none was.
+/// The program in a file, at the requested stages; without any, its outline and limits.
 pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: &[String]) -> Result<String> {
     let text = input_file::read_text(path, input_file::TEXT_MAX);
     let text = text.map_err(|why| anyhow!("the program: {why}"))?;

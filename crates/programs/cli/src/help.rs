@@ -1,7 +1,7 @@
 //! Help: `-h` is one screen for each command, with the options of every day; `--help` has everything.
 //!
-//! Neither form is made before it is asked for: the error of the parser that asks is the error of a second parsing, of
-//! the same arguments by a program with other texts.
+//! Neither form is made before it is requested. The parser reports the request as an error; the same arguments are then
+//! parsed a second time, by a program with the texts of the form.
 
 use std::ffi::OsString;
 

@@ -10,7 +10,7 @@ use clap::{Command, Error};
 
 use crate::configuration::USAGE;
 
-/// A mistake in what was typed or configured, such as a filter that is none.
+/// A mistake on the command line or in the configuration, such as an invalid filter.
 #[derive(Debug)]
 struct Mistake(String);
 
@@ -36,7 +36,7 @@ pub(crate) fn status(error: &anyhow::Error) -> u8 {
     if is_mistake { USAGE } else { 1 }
 }
 
-/// Commands of other programs, and what they are called here.
+/// Commands of other programs, and their names here.
 const OTHER_NAMES: [(&str, &str); 8] = [
     ("dump", "capture"),
     ("tcpdump", "capture"),
@@ -48,7 +48,7 @@ const OTHER_NAMES: [(&str, &str); 8] = [
     ("send", "replay"),
 ];
 
-/// Puts what was meant into an error of the parser.
+/// Adds the probable meaning to an error of the parser.
 pub(crate) fn advise(program: &Command, arguments: &[OsString], error: &mut Error) {
     let invalid = |kind| match error.get(kind) {
         Some(ContextValue::String(word)) => Some(word.clone()),

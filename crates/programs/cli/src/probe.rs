@@ -1,4 +1,4 @@
-//! `tapline probe`: packets to flows, flows to collectors. What was typed becomes a graph, which runs as any other.
+//! `tapline probe`: packets to flows, flows to collectors. The command line becomes a graph, which runs as any other.
 //!
 //! ```text
 //! device(eth0) -> filter("...") -> meter :: flow(...) -> export :: ipfix(...)        without --export: -> top :: flowtop(...)

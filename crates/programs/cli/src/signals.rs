@@ -127,9 +127,9 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 }
 
 impl CaughtSignals {
-    /// Obeys what was caught and what comes. An end signal completes all outputs; a SIGINT later than [`GRACE`] after
-    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after
-    /// that gives up.
+    /// Obeys caught and later signals. An end signal completes all outputs; a SIGINT later than [`GRACE`] after the
+    /// first gives up at once. If outputs keep to a rate, that one drops waiting packets only, and the next one gives
+    /// up.
     ///
     /// # Errors
     /// If there can be no thread for it.

@@ -78,7 +78,7 @@ pub(crate) struct Shown<'a> {
 
 /// Result of `-i`.
 pub(crate) enum Start {
-    /// A meter of the interface runs already; packets are asked for at this socket.
+    /// A meter of the interface runs already; packets are requested at this socket.
     Runs(Process, PathBuf),
     /// All was started, shown, and has ended.
     Ended(ExitCode),
@@ -330,7 +330,7 @@ impl Started {
         Ok(None)
     }
 
-    /// Writes what the process said, where that was held back.
+    /// Writes the held-back messages of the process.
     fn tell_messages(&mut self) {
         let mut text = Vec::new();
         if let Some(messages) = self.child.stderr.take() {

@@ -7,7 +7,7 @@ use tapline_capture::af_packet::AfPacketSettings;
 use tapline_syntax::units;
 use tapline_tap_client::WakeThreshold;
 
-/// The most packets that can be asked for.
+/// Upper bound of the packets of a wish.
 const PACKETS_MAX: u64 = 1_000_000;
 /// The longest time: a capture that ends waits for it once.
 const TIME_MAX: Duration = Duration::from_secs(1);
@@ -18,8 +18,8 @@ const AT_DAEMON_MS_MAX: u64 = 50;
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct WakeArgs {
     /// Wake for packets once this many wait, or this time after the first: 256,20ms. Fewer wake-ups cost less, and
-    /// packets are seen later. 1 to 1000000 packets, 1ms to 1s. Default: chosen by what is done with packets. For
-    /// interfaces by AF_PACKET, and captures of tapline serve.
+    /// packets are seen later. 1 to 1000000 packets, 1ms to 1s. Default: chosen by the outputs. For interfaces by
+    /// AF_PACKET, and captures of tapline serve.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = wish, help_heading = "Input")]
     pub(crate) wake: Option<WakeWish>,
 }

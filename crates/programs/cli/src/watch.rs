@@ -1,4 +1,4 @@
-//! `tapline watch`: rules over packets and flows. What was typed becomes a graph, which runs as any other.
+//! `tapline watch`: rules over packets and flows. The command line becomes a graph, which runs as any other.
 //!
 //! ```text
 //! device(eth0) -> watch("rules.toml", json=yes)

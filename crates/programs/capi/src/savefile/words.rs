@@ -10,7 +10,7 @@ const RECORD_HEADER_LEN: u64 = 16;
 /// A block's type and length.
 const BLOCK_START_LEN: u64 = 8;
 
-/// libpcap's words for what is wrong with a file, where it has any.
+/// libpcap's message for a fault of a file, where it has one.
 pub(super) fn failure(error: &Error, format: &str, snap_len: u32) -> Failure {
     let text = match error {
         Error::Read { source, .. } | Error::Open { source, .. } => {

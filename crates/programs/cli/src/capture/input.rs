@@ -35,7 +35,7 @@ pub(super) struct Input {
     pub(super) blocks: BlockQueue,
 }
 
-/// Opens what was asked for.
+/// Opens the requested input.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
     if let Some(topic) = topics::of_sources(&args.read, &args.interface)? {
         args.past.check_unused()?;

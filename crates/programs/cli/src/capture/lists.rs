@@ -1,4 +1,4 @@
-//! `-D`, `-L`, `-J` and `-d`: what can be asked for instead of a capture.
+//! `-D`, `-L`, `-J` and `-d`: lists that are printed instead of a capture.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::compiler::program_form;
 use crate::interfaces::{self, InterfacesArgs};
 use crate::live::{TAP, bare_name, captures};
 
-/// Whether a list was asked for.
+/// Whether a list was requested.
 pub(super) fn wanted(args: &CaptureArgs) -> bool {
     args.list_interfaces || args.list_data_link_types || args.list_time_stamp_types
 }

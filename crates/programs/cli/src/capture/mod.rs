@@ -1,4 +1,4 @@
-//! `tapline capture`: what was typed becomes a source, a filter, outputs and reports; the engine does the rest.
+//! `tapline capture`: the command line becomes a source, a filter, outputs and reports; the engine does the rest.
 //!
 //! ```text
 //! lists and dumps?  -> print, done
@@ -129,7 +129,7 @@ fn meters(input: &Input) -> Meters {
     }
 }
 
-/// Gives up rights, once all is open. The meters are made before: their file is the last one.
+/// Drops rights, once all is open. The meters are made before: their file is the last one.
 fn confine(
     args: &CaptureArgs,
     filtering: &Filtering,
@@ -258,7 +258,7 @@ fn drive(
 type Handles = Vec<Vec<Box<dyn Stage>>>;
 
 /// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that
-/// what goes to one of them goes nowhere else.
+/// each packet goes to one of them only.
 pub(crate) fn share(
     outputs: Vec<Box<dyn Stage>>,
     workers: usize,
@@ -362,12 +362,12 @@ fn code_of_whole(args: &CaptureArgs, account: &GraphAccount, misfit: Option<&str
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Whether a file ended within a packet: what a program that is stopped leaves in a pipe.
+/// Whether a file ended within a packet, as a pipe does when its writer is stopped.
 fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
     matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { .. }))
 }
 
-/// Whether the daemon that was asked for packets of a store could not search all of it.
+/// Whether the daemon could not search all of the store.
 fn is_answer_in_part(args: &CaptureArgs, account: &GraphAccount) -> bool {
     let mut losses = account.interfaces.iter().flat_map(|interface| &interface.losses);
     args.stream.is_some() && losses.any(|loss| loss.counter == FileInput::ANSWER_LOSS)
@@ -387,7 +387,7 @@ fn lost_by_store(args: &CaptureArgs, account: &GraphAccount) -> u64 {
     account.outputs().filter(|output| output.name == name).map(|output| output.lost).sum()
 }
 
-/// Shows what a program remembers.
+/// Shows the memory of a program.
 fn tell_memory(args: &CaptureArgs, program: Option<&FplProgram>, out: &mut dyn Write) {
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
@@ -414,7 +414,7 @@ fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
     };
 }
 
-/// Shows what a search passed over and read, where that was asked for.
+/// Shows the parts that a search skipped and read, if requested.
 fn tell_search(args: &CaptureArgs, search: Option<&StoreSearch>) {
     let Some(search) = search.filter(|_| args.explain_search) else { return };
     let account = search.report.get();

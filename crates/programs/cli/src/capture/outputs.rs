@@ -35,7 +35,7 @@ const NAME_WAIT_LIVE: Duration = Duration::from_millis(10);
 /// The delay for files, which lose nothing meanwhile: time for a server in the Internet.
 const NAME_WAIT_FILE: Duration = Duration::from_millis(500);
 
-/// Opens every output that was asked for.
+/// Opens every requested output.
 pub(super) fn open(
     args: &CaptureArgs,
     filtering: &Filtering,

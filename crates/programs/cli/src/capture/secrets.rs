@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use tapline_file::{BlockQueue, CopiedBlock, RawBlock, SecretsKind};
 use tapline_sys::disk;
 
-/// The most bytes of a file that are taken at the start, and of what is added to it meanwhile.
+/// The most bytes of a file that are read at the start, and of later additions.
 const SECRETS_MAX: u64 = 16 << 20;
 
 /// Files of keys that may grow while packets are captured.
@@ -25,7 +25,7 @@ struct SecretsFile {
 }
 
 impl Secrets {
-    /// Reads what the files hold now into blocks of `queue`.
+    /// Reads the present contents of the files into blocks of `queue`.
     pub(super) fn open(paths: &[PathBuf], queue: &BlockQueue) -> Result<Secrets> {
         let files = paths.iter().map(|path| open(path, queue)).collect::<Result<_>>()?;
         Ok(Secrets { files, queue: queue.clone() })

@@ -96,7 +96,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(report.code())
 }
 
-/// Reads the machine, and what the checks make of it. With --watch, `wait` lets that time pass.
+/// Reads the facts of the machine, and runs the checks. With --watch, `wait` lets that time pass.
 fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<CheckResult>)> {
     let request = Request { interfaces: args.interfaces.clone(), netns: args.netns.clone() };
     let mut facts = Facts::gather(&request)?;

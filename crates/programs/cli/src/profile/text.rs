@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use super::ProfileArgs;
 use crate::compiler::filter_text;
 
-/// The graph as a text: source, filter, and what follows.
+/// The graph as a text: source, filter, and the stages behind.
 pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
     let filter = filter_text(None, &args.filter)?;
     let source = match (&args.interface, &args.read, &args.graph) {

@@ -8,7 +8,7 @@ use tapline_source::{
 
 use crate::live::link_type_text;
 
-/// The account as one JSON object, `{"account": ...}`; what is unknown is null.
+/// The account as one JSON object, `{"account": ...}`; unknown numbers are null.
 pub(crate) fn json(account: &GraphAccount) -> Value {
     let faults = account.faults();
     let mut value = json!({

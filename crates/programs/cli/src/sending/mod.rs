@@ -134,7 +134,7 @@ impl SendTarget {
         }
     }
 
-    /// Says what is about to happen, and why a faster way was passed over where it was wanted.
+    /// Announces the run, and the reason why a faster backend was not used if one was wanted.
     pub(crate) fn announce(&self, how: &str, pace: Pace) {
         let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
         let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);

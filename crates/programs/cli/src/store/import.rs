@@ -55,8 +55,7 @@ pub(crate) struct ImportArgs {
     /// Capture files (pcap, pcapng, ERF; gzip, zstd, lz4), or folders of them.
     #[arg(value_name = "FILE|DIR", required = true)]
     files: Vec<PathBuf>,
-    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB; by default an eighth of what is imported, up to
-    /// 1GiB.
+    /// Segment size of a new store, 4MiB to 4GiB; by default an eighth of the imported packets, up to 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..))]
     segment: Option<u64>,
     /// Optional keys of the index, with commas: names (of DNS, and of the hellos of TLS, DTLS and QUIC), mac (addresses

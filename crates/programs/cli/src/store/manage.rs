@@ -1,4 +1,4 @@
-//! `tapline store`: what a store holds, and whether it is as it was written.
+//! `tapline store`: shows the contents of a store, and checks that it is as it was written.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ pub(crate) enum StoreCommand {
     /// Show the contents of a store: segments, times, packets, losses.
     #[command(after_help = STATUS_NOTES)]
     Status(StatusArgs),
-    /// Look at all heads and indexes: name what is damaged, and what repair would mend.
+    /// Check all heads and indexes: name damaged ones, and those that repair can fix.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(StatusArgs),
     /// Read every chunk: prove that none was altered, cut out or put in since it was recorded.

@@ -108,11 +108,10 @@ pub(crate) struct StoreOptions {
     /// Room for packets: bytes (500GB, 2TB, 10GiB), or a share of the disk (80%). Two segments at least.
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = store_size, help_heading = "Store")]
     size: StoreSize,
-    /// Give up packets older than this, a segment at a time: 12h, 7d.
+    /// Delete packets older than this, a segment at a time: 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Store")]
     keep: Option<Duration>,
-    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at
-    /// once.
+    /// Segment size of a new store, 4MiB to 4GiB (1GiB unless given). Retention deletes whole segments.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..), help_heading = "Store")]
     segment: Option<u64>,
     /// Longest time until packets can be found, 10ms to 1h.
@@ -143,9 +142,9 @@ pub(crate) struct StoreOptions {
     #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
     cut: Vec<Cutoff>,
 
-    /// The packets that are given up when the disk is too slow, each counted: none, the recorder waits and the source
-    /// loses packets (wait); those that come (newest); those that wait longest to be written (oldest); new flows as a
-    /// whole (flows).
+    /// What to drop when the disk is too slow: wait (nothing; the recorder waits, and the source may lose packets), newest
+    /// (packets that come), oldest (packets that waited longest to be written), flows (new flows as a whole). Every drop
+    /// is counted.
     #[arg(long, value_name = "POLICY", default_value = "wait", help_heading = "Store")]
     overload: OverloadArg,
 }
@@ -251,10 +250,10 @@ pub(super) enum IndexKeys {
     Mac,
 }
 
-/// The packets that are given up when the disk is too slow.
+/// Packets to drop when the disk is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum OverloadArg {
-    /// None: the recorder waits for the disk, and the source loses packets.
+    /// None: the recorder waits for the disk, and the source may lose packets.
     Wait,
     /// Packets that come.
     Newest,

@@ -80,7 +80,7 @@ impl TimeArgs {
         self.from.is_some() || self.to.is_some() || self.follow
     }
 
-    /// A store with what is said here in place of what its name says.
+    /// The store with the times given here, in place of those in its name.
     pub(crate) fn of(&self, name: &StoreName) -> StoreName {
         let mut name = name.clone();
         name.from = self.from.clone().or(name.from);
@@ -143,8 +143,8 @@ impl PastArgs {
     }
 }
 
-/// Opens what a filter finds in a store; the threads run it that read the store. Link types that cannot have the filter
-/// are noted in `unfit`; it is an error if no link type of the store can.
+/// Opens the packets of a store that a filter accepts; the threads that read the store run the filter. Link types that
+/// do not support the filter are noted in `unfit`; it is an error if no link type of the store does.
 pub(crate) fn open(
     name: &StoreName,
     past: &PastArgs,

@@ -45,7 +45,7 @@ impl UnfitLinkTypes {
         self.fits.store(true, Ordering::Relaxed);
     }
 
-    /// The filter of a link type that cannot have the one that is asked for. The first call for a link type prints a
+    /// The filter for a link type that does not support the requested one. The first call for a link type prints a
     /// line.
     pub(super) fn refuse(&self, link_type: LinkType, error: &Error) -> Arc<dyn PacketFilter> {
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);

@@ -85,7 +85,7 @@ pub(crate) struct TopArgs {
     /// Begin with this filter: host:ADDRESS, app:NAME, and pcap-filter text.
     #[arg(long, value_name = "FILTER", default_value = "", value_parser = parse_filter, help_heading = "Page")]
     filter: String,
-    /// Begin with this window of whole seconds: 1s to 60s; longer ones are asked of the history.
+    /// Begin with this window of whole seconds: 1s to 60s; longer ones come from the history.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_interval, help_heading = "Page")]
     window: Duration,
     /// The file of the history that tapline view keeps. Default: as for tapline view.

@@ -1,4 +1,4 @@
-//! The history that `tapline view` keeps, asked for what a page shows. A build without the feature `view` has none.
+//! Queries of the history that `tapline view` keeps. A build without the feature `view` has none.
 
 use std::path::{Path, PathBuf};
 

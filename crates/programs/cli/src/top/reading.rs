@@ -39,7 +39,7 @@ pub(super) struct Stage {
     pub(super) activity: Activity,
 }
 
-/// The processes that are watched, with what was read last.
+/// The observed processes, with their last readings.
 pub(super) struct Readings {
     pid: Option<u32>,
     known: Vec<KnownProcess>,

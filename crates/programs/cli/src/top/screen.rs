@@ -60,7 +60,7 @@ impl Screen {
         write(ENTER)
     }
 
-    /// Gives the terminal back, and stops the process until SIGCONT.
+    /// Restores the terminal, and stops the process until SIGCONT.
     fn stop(&mut self) -> Result<()> {
         write(LEAVE)?;
         self.keys = None;

@@ -90,7 +90,7 @@ pub(super) struct PageView {
 pub(super) struct DisplayState {
     pub(super) place: PageView,
     back: Vec<PageView>,
-    /// The window in seconds; beyond a minute it is asked of the history.
+    /// The window in seconds; beyond a minute it comes from the history.
     pub(super) window: u64,
     /// The window of the page of history.
     pub(super) length: u64,

@@ -18,7 +18,7 @@ const NAME_LEAST: usize = 8;
 /// Between two columns.
 const GAP: usize = 2;
 
-/// A column: its head, and what a stage has in it. Those that come later in [`LEAVING`] are left out later.
+/// A column: its head, and its cells. Those that come later in [`LEAVING`] are left out later.
 struct Column {
     head: &'static str,
     cell: fn(&Stage) -> String,

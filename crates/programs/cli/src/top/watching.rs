@@ -29,7 +29,7 @@ pub(super) struct Events {
     pub(super) tables: Vec<RecorderTable>,
 }
 
-/// The readers, and what they read last.
+/// The readers, and their last readings.
 pub(super) struct Watch {
     pub(super) state: DisplayState,
     feed: Feed,
@@ -112,7 +112,7 @@ impl Watch {
         self.snapshot.process.is_some()
     }
 
-    /// Reads what is new; whether there was something. Nothing changes while the screen is frozen.
+    /// Reads new data; returns whether there were any. Nothing changes while the screen is frozen.
     pub(super) fn read(&mut self) -> bool {
         let was_alive = self.snapshot.is_alive;
         let is_fresh = !self.feed.read().is_empty() | (!self.state.is_frozen && self.read_events());

@@ -33,7 +33,7 @@ pub(super) struct Context {
     pub(super) whole: &'static str,
 }
 
-/// A column: its head, what a row has in it, and how soon it is left out: 0 never.
+/// A column: its head, its cells, and its turn to be left out: 0 never.
 struct Column {
     head: &'static str,
     cell: fn(&SumRow, &Context) -> String,
