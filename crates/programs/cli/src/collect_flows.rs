@@ -67,8 +67,8 @@ pub(crate) struct CollectArgs {
     /// Read messages in a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     read: Option<PathBuf>,
-    /// Read only messages whose own packets this filter accepts, such as 'udp port 2055' on an interface, or
-    /// 'src host 192.0.2.1', the exporter. FILTER is asked about the flows in them.
+    /// Read only messages whose own packets this filter accepts, such as 'udp port 2055' on an interface, or 'src host
+    /// 192.0.2.1', the exporter. FILTER selects among the flows in them.
     #[arg(long, value_name = "FILTER", help_heading = "Input")]
     messages: Option<String>,
     /// Listen in this network namespace (`ip netns list`).
@@ -156,8 +156,8 @@ pub(crate) struct CollectArgs {
     report: ReportArgs,
     #[command(flatten)]
     language: LanguageArgs,
-    /// Report only flows that this filter accepts, in the pcap-filter language. It is asked about the addresses, protocol,
-    /// ports, TCP flags and VLAN of each flow. Others are counted as filtered.
+    /// Report only flows that this filter accepts, in the pcap-filter language. It sees the addresses, protocol, ports,
+    /// TCP flags and VLAN of each flow. Others are counted as filtered.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }

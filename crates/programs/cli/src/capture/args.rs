@@ -42,9 +42,9 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 pub(crate) struct CaptureArgs {
     /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
-    /// (docs/afxdp.md), xdp?: likewise where that can be; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of
-    /// tapline serve, tap:NAME/GROUP a share of it. kafka://HOST/TOPIC reads the packets of a topic (only in builds with
-    /// the feature kafka; docs/export.md).
+    /// (docs/afxdp.md), xdp?: does so if possible; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of tapline
+    /// serve, tap:NAME/GROUP a share of it. kafka://HOST/TOPIC reads the packets of a topic (only in builds with the
+    /// feature kafka; docs/export.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.

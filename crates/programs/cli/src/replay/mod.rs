@@ -69,7 +69,7 @@ pub(crate) struct ReplayArgs {
     /// sequences and preambles do not).
     #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
     pub(crate) rate: Option<ReplayRate>,
-    /// As fast as it goes.
+    /// As fast as possible.
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
     /// Number of passes over all files; 0 for ever.
@@ -82,11 +82,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Times")]
     pub(crate) duration: Option<Duration>,
 
-    /// Put another hardware address in place of one: OLD=NEW. May be repeated; the first that fits counts.
+    /// Replace a hardware address: OLD=NEW. May be repeated; the first that fits counts.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) mac: Vec<MacRule>,
-    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be
-    /// repeated.
+    /// Replace an IP address or network, and correct checksums: OLD=NEW, both of one size. May be repeated.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) ip: Vec<IpRule>,
 

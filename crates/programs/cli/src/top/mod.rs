@@ -67,7 +67,7 @@ pub(crate) struct TopArgs {
     /// Print the page once, after one interval, and end.
     #[arg(long, conflicts_with = "lines")]
     once: bool,
-    /// Print one line a second: totals, losses and the greatest row of the page.
+    /// Print one line a second: totals, losses and the top row of the page.
     #[arg(long, conflicts_with = "json")]
     lines: bool,
     /// Print one JSON object per refresh: the stages of all processes, and the page as a browser gets it.
