@@ -75,32 +75,32 @@ const DEVICE: StageClass = StageClass {
             name: "interface",
             kind: ParameterType::Text,
             default: None,
-            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 input the packets off the host by AF_XDP (docs/afxdp.md)",
+            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 takes the packets away from the host, by AF_XDP (docs/afxdp.md)",
         },
         Parameter {
             name: "ring",
             kind: ParameterType::Number(0, 4_000_000_000),
             default: Some("0"),
-            meaning: "bytes of the ring that holds packets until they are looked at; 0 for the default of tapline capture -B",
+            meaning: "bytes of the ring that holds packets until they are read; 0 for the default of tapline capture -B",
         },
         Parameter {
             name: "promiscuous",
             kind: ParameterType::Choice(&["yes", "no"]),
             default: Some("yes"),
-            meaning: "whether packets to other hosts are asked for",
+            meaning: "whether the interface receives packets to other hosts",
         },
         Parameter {
             name: "direction",
             kind: ParameterType::Choice(&["both", "in", "out"]),
             default: Some("both"),
-            meaning: "in: what the interface receives; out: what this host sends there",
+            meaning: "in: packets that the interface receives; out: packets that this host sends there",
         },
         Parameter {
             name: "stamp",
             kind: ParameterType::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
             default: Some("kernel"),
-            meaning: "when a packet came: the kernel's word; when it is read, by the processor's counter, raw or held to the system's clock; or the \
-                system's clock once a batch (tapline profile --timestamps measures them)",
+            meaning: "source of time stamps: kernel: the kernel's; tsc: the processor's counter when the packet is read; tsc-sync: the counter, \
+                kept in step with the system's clock; batch: the system's clock once a batch (tapline profile --timestamps measures them)",
         },
     ],
     outputs: Outputs::One,
@@ -113,7 +113,8 @@ const DEVICE: StageClass = StageClass {
 const FILE: StageClass = StageClass {
     name: "file",
     summary: "packets of a capture file or of a store",
-    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
+    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time \
+        of it; with follow in place of to= packets that are being recorded come too. The graph ends when all files have ended.",
     parameters: &[Parameter {
         name: "name",
         kind: ParameterType::Path,
@@ -130,7 +131,8 @@ const FILE: StageClass = StageClass {
 const GENERATE: StageClass = StageClass {
     name: "generate",
     summary: "packets made from a recipe, as fast as the graph takes them",
-    description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; the packets come without waiting for these. Words and keys: \
+    description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; packets are not delayed to \
+        them. Words and keys: \
         tapline generate --help, docs/generate.md.",
     parameters: &[Parameter {
         name: "recipe",
@@ -149,7 +151,7 @@ const LISTEN: StageClass = StageClass {
     name: "listen",
     summary: "datagrams that come to UDP sockets of this machine",
     description: "A socket for each address. A datagram is a packet with the headers of IP and UDP, so that every stage takes it; `collect` makes flows of \
-        it. What a socket had no room for is lost, and counted.",
+        it. Datagrams for which a socket had no room are lost, and counted.",
     parameters: &[Parameter {
         name: "at",
         kind: ParameterType::Text,
@@ -166,7 +168,7 @@ const LISTEN: StageClass = StageClass {
 const FILTER: StageClass = StageClass {
     name: "filter",
     summary: "packets that a filter accepts",
-    description: "The language is that of tcpdump, with our own forms (docs/filter/language.md); it is compiled for the link type of each interface and runs as native \
+    description: "The language is that of tcpdump, with Tapline's modifiers (docs/filter.md); it is compiled for the link type of each interface and runs as native \
         code on long runs.",
     parameters: &[
         Parameter {
@@ -268,13 +270,13 @@ const STORE: StageClass = StageClass {
             name: "keep",
             kind: ParameterType::Duration,
             default: Some("0"),
-            meaning: "packets older than this are given up, a segment at a time; 0 to keep them as long as there is room",
+            meaning: "packets older than this are deleted, a segment at a time; 0 to keep them as long as there is room",
         },
         Parameter {
             name: "segment",
             kind: ParameterType::Text,
             default: Some("1GiB"),
-            meaning: "bytes of a segment of a store that is made now, 4MiB to 4GiB; one that is there keeps its own",
+            meaning: "segment size of a new store, 4MiB to 4GiB; an existing one keeps its own",
         },
     ],
     outputs: Outputs::None,

@@ -11,7 +11,7 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "balance",
     summary: "each flow, both directions, to one of the connected outputs",
-    description: "The output is chosen by a hash of what `by` says, so it stays the same in every run. By flow, fragments of a packet stay together, but \
+    description: "The output is chosen by a hash of the fields of `by`, so it stays the same in every run. By flow, fragments of a packet stay together, but \
         apart from the whole packets of their flow; by host, all packets between two addresses stay together, fragments too.",
     parameters: &[
         Parameter {
@@ -24,7 +24,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "seed",
             kind: ParameterType::Number(0, u64::MAX),
             default: Some("0"),
-            meaning: "another seed shares out otherwise",
+            meaning: "another seed distributes in another way",
         },
     ],
     outputs: Outputs::Many,

@@ -28,9 +28,10 @@ const WORKERS_MAX: u64 = 64;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "batches",
-    summary: "flows leave in batches, kept until they are acknowledged",
+    summary: "sends flows in batches, kept until they are acknowledged",
     description: "Right behind `flow`. Rows are those of `flowlog`. Full batches are encoded by a thread as blocks, each with an id (sensor, epoch, number), and a block is kept until its \
-        receiver acknowledges it: in memory, and with a spool on disk, from where the next run delivers what this one could not. Its account is of packets: those in rows that were \
+        receiver acknowledges it: in memory, and with a spool on disk, from where the next run delivers the blocks of this one. Its account is \
+        of packets: those in rows that were \
         acknowledged or spooled are written, those in memory are buffered, and others are lost: the memory or the spool was full, the receiver refused them, or it was away to the end \
         (docs/export.md).",
     parameters: &[
@@ -74,13 +75,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "rows",
             kind: ParameterType::Number(1, 1_000_000),
             default: Some("100000"),
-            meaning: "a batch is sealed with so many rows",
+            meaning: "a batch is sealed with this many rows",
         },
         Parameter {
             name: "time",
             kind: ParameterType::Duration,
             default: Some("5s"),
-            meaning: "and so long after its first flow: the packets' own time for files, the clock's for live interfaces",
+            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
         },
         Parameter {
             name: "block",

@@ -20,21 +20,22 @@ pub(super) const SWAP: Parameter = Parameter {
     name: "swap",
     kind: ParameterType::Choice(&["no", "mac"]),
     default: Some("no"),
-    meaning: "mac: source and destination of the Ethernet header change places; all else stays",
+    meaning: "mac: source and destination of the Ethernet header are exchanged; nothing else changes",
 };
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "bounce",
     summary: "packets go out of another interface, unmodified",
-    description: "Each byte is as it was on the wire: a VLAN tag that the kernel took out is put back, a checksum that was left to an adapter is completed, and what was merged is \
-        cut into its segments again. What this host itself sends is not sent again; neither is what was not captured whole. Sending is refused on other interfaces \
+    description: "Each byte is as it was on the wire: a VLAN tag that the kernel took out is put back, a checksum that was left to an adapter is \
+        completed, and merged packets are cut into segments again. Packets that this host itself sends are not sent again, nor are packets that \
+        were not captured whole. Sending is refused on other interfaces \
         than loopback and veth unless --i-own-this-network names them. With --workers packets of a flow stay in their order.",
     parameters: &[
         Parameter {
             name: "interface",
             kind: ParameterType::Text,
             default: None,
-            meaning: "where they are sent",
+            meaning: "the interface to send on",
         },
         SWAP,
     ],

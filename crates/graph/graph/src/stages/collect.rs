@@ -42,7 +42,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "messages of routers and probes become flows: IPFIX, NetFlow, sFlow",
     description: "IPFIX, NetFlow v9, v7, v5 and v1, and sFlow v5 in UDP datagrams, distinguished by their first bytes; other datagrams are refused. Templates and sequence \
         numbers are kept for each source: the exporter's address and port, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
-        has a row for each source, with what is missing by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
+        has a row for each source, with the losses by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
     parameters: &[
         Parameter {
             name: "templates",
@@ -66,7 +66,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "filter",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "hand on only flows that this filter accepts, by addresses, protocol, ports, TCP flags and VLAN; a filter before this stage is asked about the messages",
+            meaning: "pass on only flows that this filter accepts, by addresses, protocol, ports, TCP flags and VLAN; a filter before this stage sees the messages",
         },
         Parameter {
             name: "view",

@@ -14,8 +14,8 @@ use crate::table::Table;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "count",
-    summary: "how many packets and bytes came this way",
-    description: "Bytes are those on the wire, without what the network card input off (preamble, checksum, gap). Other processes can read the \
+    summary: "counts packets and bytes",
+    description: "Bytes are those on the wire, without the parts that the network card removes (preamble, checksum, gap). Other processes can read the \
         numbers while it runs: they are in the meters, `tapline top` shows them. All packets are passed on; with place=kernel they \
         end here, none is copied to this process, and the numbers are in the account of the interface. Where the kernel does not count, the stage does.",
     parameters: &[PLACE],

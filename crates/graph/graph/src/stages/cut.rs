@@ -12,8 +12,8 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "cut",
     summary: "packets without the bytes behind their headers",
-    description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after the \
-        last one below that it has; one without any layer that is known keeps its first 14 bytes and what `bytes` adds.",
+    description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after \
+        its last layer below; one without any known layer keeps its first 14 bytes and `bytes` more.",
     parameters: &[
         Parameter {
             name: "after",

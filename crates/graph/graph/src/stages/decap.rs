@@ -26,9 +26,10 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "decap",
     summary: "the packets inside tunnels, without VLAN tags",
     description: "Removes the headers in front of the packet inside, layer by layer, as long as a layer is one of `what`. All VLAN tags of an Ethernet frame together are one \
-        layer, as are all labels of a stack. Lengths on the wire lose what is taken off; time stamps stay. A packet inside that begins with IP \
+        layer, as are all labels of a stack. Lengths on the wire shrink by the removed bytes; time stamps stay. A packet inside that begins with IP \
         belongs to an interface of link type RAW, named eth0/raw; one that begins with Ethernet to eth0/ethernet; one that only lost its tags \
-        stays with eth0. Tunnels in fragments are found in the first fragment only, which holds a part of the packet inside. The result says how many layers of each kind were taken off.",
+        stays with eth0. Tunnels in fragments are found in the first fragment only, which holds a part of the packet inside. The result has the \
+        number of removed layers of each kind.",
     parameters: &[
         Parameter {
             name: "what",
@@ -40,13 +41,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "layers",
             kind: ParameterType::Number(1, 16),
             default: Some("8"),
-            meaning: "how many layers are taken off at most",
+            meaning: "layers to remove at most",
         },
         Parameter {
             name: "keep",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether packets without such a layer go on as they are; if not, they are refused",
+            meaning: "whether packets without such a layer are passed on unchanged; if not, they are refused",
         },
     ],
     outputs: Outputs::One,

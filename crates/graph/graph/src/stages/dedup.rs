@@ -21,15 +21,16 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "dedup",
     summary: "packets that were not seen before, within a window",
-    description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy is passed on. Copies are found by a keyed hash \
-        of 64 bits of what `same` says: chance makes a copy of a new packet once in 10^15 packets at the default window. Retransmissions of TCP differ in \
+    description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy is passed on. Copies \
+        are found by a keyed hash of 64 bits of the bytes of `same`: chance makes a copy of a new packet once in 10^15 packets at the default \
+        window. Retransmissions of TCP differ in \
         the IP identification and are not copies.",
     parameters: &[
         Parameter {
             name: "same",
             kind: ParameterType::Choice(&["ip", "hop", "all"]),
             default: Some("ip"),
-            meaning: "what copies have in common: all bytes from the IP header on; the same but for the hop limit and the IPv4 header checksum; all bytes \
+            meaning: "the bytes that copies share: all from the IP header on; the same without the hop limit and the IPv4 header checksum; all bytes \
                 with the link header",
         },
         Parameter {

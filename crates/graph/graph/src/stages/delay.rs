@@ -11,12 +11,14 @@ use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "delay",
-    summary: "the same packets, so much later",
-    description: "The first packet says by which time. If it comes from an interface, that is the clock: a packet goes on `time` after it was read, to within a \
-        tenth of a second where no other packet comes. If it comes from a file, it is the time in the packets: one goes on once another is `time` later \
-        than it, by their own stamps. Time stamps stay as they are. Packets are copied; those for which there is no room are refused. At the end all go on.",
+    summary: "delays packets",
+    description: "The first packet decides on the clock. If it comes from an interface, that is the system's: a packet is passed on `time` after \
+        it was read, to within a \
+        tenth of a second where no other packet comes. If it comes from a file, it is the time in the packets: one is passed on once another is \
+        `time` later, by their own stamps. Time stamps stay as they are. Packets are copied; if there is no room they are refused. At the end \
+        all are passed on.",
     parameters: &[
-        Parameter { name: "time", kind: ParameterType::Duration, default: None, meaning: "how much later" },
+        Parameter { name: "time", kind: ParameterType::Duration, default: None, meaning: "the delay" },
         ROOM,
     ],
     outputs: Outputs::One,

@@ -9,8 +9,8 @@ use crate::stage::Stage;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "drop",
-    summary: "the end of a way: packets go no further",
-    description: "They count as refused there. A way may also end at any other stage.",
+    summary: "drops packets",
+    description: "They count as refused there. A path may also end at any other stage.",
     parameters: &[],
     outputs: Outputs::None,
     input: StageInput::Packets,

@@ -1,4 +1,4 @@
-//! `filters`: many filters asked at once, each with an output of its own.
+//! `filters`: many filters at once, each with an output of its own.
 //!
 //! ```text
 //! batch --FilterSet::classify--> for each packet the filters that match --> for each output its selection
@@ -23,9 +23,10 @@ use crate::stage::{Stage, StageCounters, TickContext};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "filters",
-    summary: "many filters asked at once, each with an output of its own",
-    description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
-        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it, or with match=first to that of the first by priority. The planner makes this of filters that stand side by side.",
+    summary: "many filters at once, each with an output of its own",
+    description: "Common parts of the filters run once, and filters that differ in numbers only are one lookup however many they are \
+        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it, or with match=first to that of the first by \
+        priority. The planner makes this stage of parallel filters.",
     parameters: &[
         Parameter {
             name: "texts",
@@ -59,8 +60,9 @@ pub(crate) const FRAGMENTS: Parameter = Parameter {
     name: "fragments",
     kind: ParameterType::Choice(&["own", "follow"]),
     default: Some("own"),
-    meaning: "own: a later fragment, which holds no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet went; one that comes \
-        before its first waits for it, as a copy, goes on right after it, and is refused if it does not come within 30 s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
+    meaning: "own: a later fragment, which has no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet \
+        went; one that comes before its first waits for it, as a copy, is passed on right after it, and is refused if it does not come within 30 \
+        s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {

@@ -13,27 +13,26 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "first",
     summary: "the first packets of each flow, host pair or fragmented packet",
-    description: "What was met before is known by a hash of 64 bits. Beyond `room` flows the oldest are forgotten: their next packet counts as their \
+    description: "Earlier ones are recognized by a hash of 64 bits. Beyond `room` flows the oldest are forgotten: their next packet counts as their \
         first, and the result says how many were forgotten.",
     parameters: &[
         Parameter {
             name: "n",
             kind: ParameterType::Number(1, 1_000_000_000),
             default: Some("1"),
-            meaning: "how many packets of each go on",
+            meaning: "packets of each to pass on",
         },
         Parameter {
             name: "by",
             kind: ParameterType::Choice(&["flow", "pair", "fragment"]),
             default: Some("flow"),
-            meaning: "addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (what is no \
-                fragment is refused)",
+            meaning: "addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (other packets are refused)",
         },
         Parameter {
             name: "room",
             kind: ParameterType::Number(1, 100_000_000),
             default: Some("1000000"),
-            meaning: "how many are remembered for certain; about 30 bytes each",
+            meaning: "flows that are remembered for certain; about 30 bytes each",
         },
     ],
     outputs: Outputs::One,

@@ -33,9 +33,10 @@ use seconds::{Seconds, begin_of, second_of};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flow",
-    summary: "packets become flows, for ipfix or flowtop right behind",
-    description: "One entry holds both directions of a flow. Packets that belong to a flow go on; those without IP, cut short or sampled out are refused. Time is that of \
-        the packets; on live interfaces flows end while nothing comes, too. The result tells what the table did (docs/flows.md).",
+    summary: "meters flows, for ipfix or flowtop right behind",
+    description: "One entry holds both directions of a flow. Packets that belong to a flow are passed on; those without IP, cut short or sampled \
+        out are refused. Time is that of \
+        the packets; on live interfaces flows end without packets, too. The result has the counters of the table (docs/flows.md).",
     parameters: &[
         Parameter {
             name: "active",
@@ -53,7 +54,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "closed",
             kind: ParameterType::Duration,
             default: Some("2s"),
-            meaning: "after FIN both ways or RST so long a silence ends a flow",
+            meaning: "after FIN both ways or RST, the silence that ends a flow",
         },
         Parameter {
             name: "flows",
@@ -71,7 +72,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "inner",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "whether tunnels are taken off (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)",
+            meaning: "whether tunnels are removed (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)",
         },
         Parameter {
             name: "bytes",

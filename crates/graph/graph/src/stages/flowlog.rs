@@ -22,7 +22,8 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flowlog",
     summary: "flows become lines of JSON or CSV, or files of Parquet",
-    description: "Right behind `flow`. Each direction becomes a line or row, unless biflows are asked for; fields are called as IANA's information elements are. Its account is of packets: \
+    description: "Right behind `flow`. Each direction becomes a line or row, unless biflow=yes; fields have the names of IANA's information \
+        elements. Its account is of packets: \
         those in lines that were written, or in files of Parquet that are whole, are written; those of files that are not whole yet are buffered; the others are lost. Several workers \
         cannot write one file of lines, but they can write Parquet into one directory.",
     parameters: &[
@@ -66,13 +67,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "parquet_size",
             kind: ParameterType::Number(64_000, 1_000_000_000_000),
             default: Some("128M"),
-            meaning: "a file of Parquet is closed before it has more bytes",
+            meaning: "a Parquet file is closed before it has more bytes",
         },
         Parameter {
             name: "parquet_time",
             kind: ParameterType::Duration,
             default: Some("5m"),
-            meaning: "and when so much time has passed since its first flow: the packets' own for files, the clock's for live interfaces",
+            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
         },
         places::PARAMETER,
     ],

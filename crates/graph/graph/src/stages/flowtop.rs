@@ -23,8 +23,9 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "flowtop",
     summary: "the top flows as a table",
-    description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
-        the round trip in microseconds, packets sent again, and what else is known as text; with enrich, where both ends are. With --json on tapline run, one object each.",
+    description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: \
+        application, the requested name, the round trip in microseconds, retransmitted packets, and other details as text; with enrich, the \
+        places of both ends. With --json on tapline run, one object each.",
     parameters: &[top::ROWS, top::RANKED_BY, places::PARAMETER],
     outputs: Outputs::None,
     input: StageInput::Flows(|_, _| Ok(())),

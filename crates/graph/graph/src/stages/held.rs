@@ -29,7 +29,7 @@ pub(super) const ROOM: Parameter = Parameter {
     name: "room",
     kind: ParameterType::Number(1_000_000, 16_000_000_000),
     default: Some("64M"),
-    meaning: "bytes of packets that are kept at most, about 130 for each packet included; the buffers behind them may take four times as many",
+    meaning: "bytes of kept packets at most, with about 130 for each packet; the buffers behind them may take four times as many",
 };
 
 /// Due time, number in the order of arrival, slot.

@@ -13,9 +13,9 @@ use crate::table::{Cell, Table, grouped};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "histogram",
-    summary: "how packets are spread by size, or by the time since the one before",
+    summary: "distribution of packets by size, or by the time since the one before",
     description: "Steps double: 64 to 127 bytes, 128 to 255, and so on; a gap in nanoseconds likewise. A packet with an earlier time stamp than the one before it \
-        counts as a gap of 0. All packets go on.",
+        counts as a gap of 0. All packets are passed on.",
     parameters: &[Parameter {
         name: "of",
         kind: ParameterType::Choice(&["size", "gap"]),

@@ -18,8 +18,8 @@ use crate::stage::Stage;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "ipfix",
     summary: "flows go to collectors, as IPFIX or NetFlow",
-    description: "Right behind `flow`. Each direction becomes a record, unless biflows are asked for. Its account is of packets: those in records that were sent are \
-        written, those in records that some collector did not take are lost, as are those of IPv6 with NetFlow v5, which has no place for them. With several \
+    description: "Right behind `flow`. Each direction becomes a record, unless biflow=yes. Its account is of packets: those in records that were sent are \
+        written, those in records that a collector did not accept are lost, as are those of IPv6 with NetFlow v5, which has no place for them. With several \
         workers each is an observation domain of its own, numbered from `domain`.",
     parameters: &[
         Parameter {

@@ -26,25 +26,25 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "IP addresses become others that share prefixes as the originals do (Crypto-PAn), in IP, ARP, IPv6 extensions, neighbour discovery, group \
         membership, inside tunnels, and in packets that ICMP quotes. Payload becomes zeros, or the packet ends before it. Checksums that were right are \
         right afterwards, and wrong ones stay wrong; packets in fragments whose payload is removed are the exception. The same key gives the same \
-        addresses; without one each run has its own. Packet comments are left out. What is not understood is removed as payload is. The result counts such packets.",
+        addresses; without one each run has its own. Packet comments are left out. Unknown protocols are removed like payload. The result counts such packets.",
     parameters: &[
         Parameter {
             name: "addresses",
             kind: ParameterType::Choice(&["prefix-preserving", "keep"]),
             default: Some("prefix-preserving"),
-            meaning: "what becomes of IP addresses",
+            meaning: "what to do with IP addresses",
         },
         Parameter {
             name: "payload",
             kind: ParameterType::Choice(&["zero", "cut", "keep"]),
             default: Some("zero"),
-            meaning: "what becomes of the bytes behind the headers; kept ones may hold names and addresses",
+            meaning: "what to do with the bytes behind the headers; kept ones may contain names and addresses",
         },
         Parameter {
             name: "macs",
             kind: ParameterType::Choice(&["keep", "mask"]),
             default: Some("keep"),
-            meaning: "what becomes of hardware addresses; those of groups stay",
+            meaning: "what to do with hardware addresses; those of groups stay",
         },
         Parameter {
             name: "key",

@@ -20,11 +20,13 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "merge",
     summary: "packets of several sources in the order of their time stamps",
-    description: "Several outputs may lead to it. A packet is kept until each source has come so far that one with a time stamp `wait` later was seen, and goes on \
-        with the next batch, the earliest first; of equal ones, that which came first. All interfaces that are captured are one source, and each interface in files is \
-        one; a file that has ended keeps packets of the others waiting until there is no room or the end comes, which costs memory and no order. A packet that is earlier than one \
-        that has gone on already goes on at once, and counts as late. Where interfaces are captured and no packet comes for `wait` by the clock, all go on, as at \
-        the end. Where there is no room, the earliest go on early: none is refused. Packets are copied.",
+    description: "Several outputs may lead to it. A packet is kept until each source has come so far that one with a time stamp `wait` later was \
+        seen, and is passed on with the next batch, the earliest first; of equal ones, the one that came first. All interfaces that are captured \
+        are one source, and each interface in files is \
+        one; a file that has ended keeps packets of the others waiting until there is no room or the end comes, which costs memory and no order. \
+        A packet that is earlier than one passed on already is passed on at once, and counts as late. If interfaces are captured and no packet \
+        comes for `wait` by the clock, all are passed on, as at the end. If there is no room, the earliest are passed on early: none is refused. \
+        Packets are copied.",
     parameters: &[
         Parameter {
             name: "wait",

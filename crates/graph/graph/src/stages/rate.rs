@@ -25,9 +25,10 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "rate",
     summary: "limits packets or bits per second by dropping whole flows",
-    description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet input one for itself (packets) and one for each of \
-        its bits on the wire (bits). A packet goes on while there is any token left of both kinds, and may leave the last one overdrawn: in any time t at most rate \
-        x (t + burst) and one packet more go on. Where a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
+    description: "Tokens come at the given rate, by the time in the packets, up to those of `burst`; each packet takes one for itself (packets) \
+        and one for each of its bits on the wire (bits). A packet is passed on while there is any token left of both kinds, and may leave the \
+        last one overdrawn: in any time t at most rate \
+        x (t + burst) and one packet more go on. If a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
         in the packets, from a whole one to the next). A hash of addresses, protocol and ports distinguishes flows. From second to second a bound on the hash adapts \
         too: if the flows below it brought more than the rate, it falls in proportion, so that mostly the same flows are left out again; if they brought \
         less, it rises, to the double at most. The table of flows left out has 16384 entries; where it is full, all flows with a hash above that of the one that does not fit are left out \
@@ -50,7 +51,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "burst",
             kind: ParameterType::Duration,
             default: Some("100ms"),
-            meaning: "tokens of so much time are saved up at most, and are there at the start; at least one packet's",
+            meaning: "the time whose tokens are saved up at most, and are there at the start; at least one packet's",
         },
         Parameter {
             name: "seed",

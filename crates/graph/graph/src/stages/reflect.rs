@@ -12,7 +12,7 @@ use crate::stage::{Stage, StageCounters};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "reflect",
     summary: "packets go back out of the interface from which they came",
-    description: "As bounce, but each packet goes to where it was captured.",
+    description: "As bounce, but each packet is sent on the interface that captured it.",
     parameters: &[SWAP],
     outputs: Outputs::None,
     input: StageInput::Packets,

@@ -31,8 +31,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "the streams of calls: loss, jitter, quality",
     description: "Follows SIP in UDP and in single TCP segments to the ports that its SDP announces, and measures the RTP that comes there or from there: packets lost by \
         their numbers, late and doubled ones, interarrival jitter (RFC 3550), the longest gap, and the quality as MOS by the E-model of ITU-T G.107, simplified \
-        (Cole and Rosenbluth), for codecs with figures in G.113: G.711, G.729, G.723.1, GSM-EFR; the delay of the network counts as 0. All packets go on. \
-        The row without addresses has the packets of streams that found no room.",
+        (Cole and Rosenbluth), for codecs with figures in G.113: G.711, G.729, G.723.1, GSM-EFR; the delay of the network counts as 0. All packets are passed on. \
+        The row without addresses has the packets of streams beyond the limit.",
     parameters: &[
         Parameter {
             name: "guess",

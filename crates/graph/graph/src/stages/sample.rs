@@ -17,13 +17,13 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "a share of the packets, a share of the flows, or one packet per interval",
     description: "By packet, a random one of each block of n packets goes on: unlike with every n-th packet, \
         periodic traffic is not sampled unevenly; with place=kernel the kernel chooses the same ones, and copies no other. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
-        decides: statistics of flows stay right. By time, a packet goes on if the last one that did is at least `every` older.",
+        decides: statistics of flows stay correct. By time, a packet goes on if the last one that did is at least `every` older.",
     parameters: &[
         Parameter {
             name: "share",
             kind: ParameterType::Ratio,
             default: Some("1/1"),
-            meaning: "how many go on: 1/100 is one of a hundred (packets, flows)",
+            meaning: "the share to pass on: 1/100 is one of a hundred (packets, flows)",
         },
         Parameter {
             name: "by",

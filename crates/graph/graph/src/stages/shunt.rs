@@ -18,16 +18,18 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "shunt",
     summary: "the first packets or bytes of each flow, by application; the rest is cut off",
-    description: "A flow is cut when one of its limits is met; both directions count together. What is cut goes to output 1 where that leads somewhere, and is refused \
-        otherwise: put flow before this stage, or behind both outputs, so that flows keep all their packets. The application is recognised by the first payload of a flow \
-        (tls, quic, http, ssh, dtls), else by its ports (IANA's names, as tapline probe has them); packets before that count by the general limits. The result says \
-        for each application how many flows there were and what was cut. Later fragments are flows of their own, by addresses. Packets without IP go on.",
+    description: "A flow is cut when one of its limits is met; both directions count together. Cut packets go to output 1 if it is connected, \
+        and are refused otherwise: put flow before this stage, or behind both outputs, so that flows keep all their packets. The application is \
+        recognised by the first payload of a flow \
+        (tls, quic, http, ssh, dtls), else by its ports (IANA's names, as tapline probe has them); packets before that count by the general \
+        limits. The result has the flows and the cut packets of each application. Later fragments are flows of their own, by addresses. Packets \
+        without IP are passed on.",
     parameters: &[
         Parameter {
             name: "packets",
             kind: ParameterType::Number(0, 1_000_000_000),
             default: Some("0"),
-            meaning: "packets of a flow that go on; 0 for no limit",
+            meaning: "packets of a flow to pass on; 0 for no limit",
         },
         Parameter {
             name: "bytes",
@@ -39,7 +41,8 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "app",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "packets of flows by application instead of `packets` and `bytes`: \"tls=8, quic=8, ssh=0, domain=all\"; 0 lets none on once the flow is recognised",
+            meaning: "packets of flows by application instead of `packets` and `bytes`: \"tls=8, quic=8, ssh=0, domain=all\"; 0 passes none once \
+                the flow is recognised",
         },
         Parameter {
             name: "room",

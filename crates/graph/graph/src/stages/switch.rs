@@ -25,9 +25,10 @@ use crate::stage::{Stage, StageCounters, TickContext};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "switch",
     summary: "each packet to one of several outputs: by filter, label or value",
-    description: "A packet goes to one output, whatever else would take it. By filter, it is that of the first one in the list that accepts it. By protocol (of IP), DSCP, VLAN identifier, \
-        destination or source port, it is the place of the packet's value in the list. Packets for which there is none go to the output behind the last of the list: with two values, to [2]. By label, the \
-        number of the output is the packet's label (`tapline capture -i tap:NAME --label`), 0 for none. An output that leads nowhere takes its packets too.",
+    description: "A packet goes to one output only. By filter, it is that of the first one in the list that accepts it. By protocol (of IP), DSCP, VLAN identifier, \
+        destination or source port, it is the place of the packet's value in the list. Other packets go to the output behind the last of the \
+        list: with two values, to [2]. By label, the \
+        number of the output is the packet's label (`tapline capture -i tap:NAME --label`), 0 for none. An output that is not connected drops its packets.",
     parameters: &[
         Parameter {
             name: "list",
@@ -41,7 +42,7 @@ pub(crate) const CLASS: StageClass = StageClass {
                 "filter", "label", "protocol", "dscp", "vlan", "dst_port", "src_port",
             ]),
             default: Some("filter"),
-            meaning: "what decides",
+            meaning: "the criterion",
         },
     ],
     outputs: Outputs::Many,

@@ -21,7 +21,7 @@ pub(super) const ROWS: Parameter = Parameter {
     name: "n",
     kind: ParameterType::Number(1, 1_000_000),
     default: Some("10"),
-    meaning: "how many are shown",
+    meaning: "rows to show",
 };
 
 /// The quantity that ranks the rows.
@@ -35,8 +35,8 @@ pub(super) const RANKED_BY: Parameter = Parameter {
 pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
     summary: "ranks hosts, flows, ports and others by traffic",
-    description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
-        without such a field stand in the row `none`. All packets go on.",
+    description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row \
+        `others`. Packets without such a field are in the row `none`. All packets are passed on.",
     parameters: &[
         Parameter {
             name: "by",
@@ -63,7 +63,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "entries",
             kind: ParameterType::Number(1, 100_000_000),
             default: Some("1000000"),
-            meaning: "how many different values are counted one by one; about 100 bytes each",
+            meaning: "values that are counted one by one; about 100 bytes each",
         },
     ],
     outputs: Outputs::One,

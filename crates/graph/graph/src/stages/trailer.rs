@@ -23,9 +23,9 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "trailer",
     summary: "the time stamp that a switch or tap put behind a frame becomes the packet's time",
-    description: "The trailer is taken off, from the captured and the wire length, with an FCS behind it if that was captured. A packet that was not captured \
-        whole, or whose last bytes are not a trailer (a stamp further than `apart` from the capture's time), goes on unchanged; the result counts both kinds. \
-        Stamps of several ports need not ascend: put merge behind this stage where order matters. Options of pcapng packets do not go on with those that were changed.",
+    description: "The trailer is removed, from the captured and the wire length, with an FCS behind it if that was captured. A packet that was not captured \
+        whole, or whose last bytes are not a trailer (a stamp further than `apart` from the capture's time), is passed on unchanged; the result counts both kinds. \
+        Stamps of several ports need not ascend: put merge behind this stage where order matters. Changed packets lose their pcapng options.",
     parameters: &[
         Parameter {
             name: "kind",

@@ -13,16 +13,16 @@ use crate::table::{Cell, Table, grouped};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "verify",
-    summary: "which marked packets are lost, doubled, reordered, and how long they took",
-    description: "Reads the marks that generate and tapline generate write (mark in a recipe, docs/format/mark.md): a sequence number and a send time. Lost are \
-        numbers between the lowest and the highest that came; what is missing behind the highest, only the sender knows. Reordered is a \
+    summary: "counts marked packets that are lost, doubled or reordered, and measures their latency",
+    description: "Reads the marks that generate and tapline generate write (mark in a recipe, docs/format/mark.md): a sequence number and a send \
+        time. Lost are numbers between the lowest and the highest that came; losses behind the highest are known to the sender only. Reordered is a \
         packet behind one with a higher number (RFC 4737). Further behind than 65,536 numbers, packets are only counted as too late. Latency is \
-        the time stamp less the send time, where that lies within a minute; otherwise the clocks differ, and it is unknown. All packets go on.",
+        the time stamp less the send time, if that is less than a minute; otherwise the clocks differ, and it is unknown. All packets are passed on.",
     parameters: &[Parameter {
         name: "show",
         kind: ParameterType::Choice(&["streams", "latency"]),
         default: Some("streams"),
-        meaning: "a line for each stream, or how latencies are spread, in nanoseconds",
+        meaning: "a line for each stream, or the distribution of latencies, in nanoseconds",
     }],
     outputs: Outputs::One,
     input: StageInput::Packets,

@@ -22,7 +22,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "view",
     summary: "the top hosts, pairs, services and flows of each second, for `tapline view`",
     description: "Right behind `flow(view=yes)`. Once a second it writes totals, the account and tables of hosts, pairs, services, names, segments, interfaces and \
-        flows into a file of fixed size, which other processes read meanwhile (docs/format/view.md). Each table ends with the others, and sums to the packets metered.",
+        flows into a file of fixed size, which other processes read (docs/format/view.md). Each table ends with a row for all others, and sums \
+        to the packets metered.",
     parameters: &[],
     outputs: Outputs::None,
     input: StageInput::Flows(check_meters),

@@ -21,7 +21,7 @@ pub use program::{FplProgram, functions, search_function};
 pub(crate) const CLASS: StageClass = StageClass {
     name: "fpl",
     summary: "packets for which a program in FPL returns other than 0",
-    description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
+    description: "The program has memory, which lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
         that are not 0.",
     parameters: &[
         Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the program" },
@@ -41,13 +41,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "n",
             kind: ParameterType::Number(1, 1 << 24),
             default: Some("20"),
-            meaning: "how many cells the result shows, the first ones",
+            meaning: "cells that the result shows: the first ones",
         },
         Parameter {
             name: "memory",
             kind: ParameterType::Text,
             default: Some(""),
-            meaning: "a file for the memory: other processes read and change it meanwhile (tapline memory), and it outlives the graph",
+            meaning: "a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph",
         },
     ],
     outputs: Outputs::One,

@@ -25,7 +25,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "The payload behind TCP, UDP or another transport's header is searched, up to the end of the IP packet; in packets without such a header, all \
         bytes. With borders=flow a pattern may be spread over packets of a flow, and the one in which it ends is passed on: TCP in the order of its sequence \
         numbers, others as they come. Segments that come late are searched alone; bytes that were lost or not captured match nothing. The result says \
-        in how many packets each pattern ended, and where it was found first: the flow, and the byte of its payload (of the packet's, without \
+        in how many packets each pattern ended, and the place where it was found first: the flow, and the byte of its payload (of the packet's, without \
         borders=flow).",
     parameters: &[
         Parameter {
@@ -56,13 +56,13 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "room",
             kind: ParameterType::Number(1, 100_000_000),
             default: Some("100000"),
-            meaning: "directions of flows that are remembered for certain; each input 150 bytes and up to twice the longest pattern",
+            meaning: "directions of flows that are remembered for certain; each takes 150 bytes and up to twice the longest pattern",
         },
         Parameter {
             name: "n",
             kind: ParameterType::Number(1, 262_144),
             default: Some("20"),
-            meaning: "how many patterns the result shows",
+            meaning: "patterns that the result shows",
         },
     ],
     outputs: Outputs::One,

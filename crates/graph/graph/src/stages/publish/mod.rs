@@ -30,7 +30,7 @@ pub use source::PublishedSource;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "publish",
     summary: "packets for other processes, as the capture tap:NAME",
-    description: "What comes here is a capture of its own: tapline capture -i tap:NAME, tapline run, and tcpdump on our libpcap read it, each \
+    description: "The packets of this stage are a capture of their own: tapline capture -i tap:NAME, tapline run, and tcpdump on our libpcap read it, each \
         with its own filter (docs/graph.md, Published places). Readers come and go; a slow one loses packets of its own, and the graph waits for none. \
         Without users, groups and everybody only root and the user that runs the graph may read.",
     parameters: &[
@@ -62,7 +62,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "filter",
             kind: ParameterType::Filter,
             default: Some(""),
-            meaning: "packets that these users see, besides what they ask for",
+            meaning: "a filter of the packets that these users see, in addition to their own",
         },
         Parameter {
             name: "snap",

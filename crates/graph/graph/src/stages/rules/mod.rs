@@ -36,8 +36,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "rules",
     summary: "a file of rules decides where packets go, and can be changed while they flow",
     description: "First the file's filter, then its exact rules (a million cost one lookup), then a list in its order, then a sample, then a default \
-        (docs/rules.md). The file is read again on SIGHUP and when it changes, and obeyed from one batch to the next, counters of rules that stay going on; \
-        of a file with a mistake nothing is obeyed. Packets that pass go to output 0, others to the outputs that rules name.",
+        (docs/rules.md). The file is read again on SIGHUP and when it changes, and takes effect between two batches; counters of unchanged rules \
+        continue. A file with a mistake changes nothing. Packets that pass go to output 0, others to the outputs that rules name.",
     parameters: &[
         Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the file of rules" },
         Parameter {
@@ -50,7 +50,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "rows",
             kind: ParameterType::Number(0, 16_777_216),
             default: Some("100"),
-            meaning: "how many exact rules the result shows: those with the most packets",
+            meaning: "exact rules that the result shows: those with the most packets",
         },
     ],
     outputs: Outputs::Many,

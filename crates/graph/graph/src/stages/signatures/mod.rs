@@ -1,4 +1,4 @@
-//! `signatures`: packets that Snort's signatures describe, and a line of JSON for each alert.
+//! `signatures`: packets that match Snort's signatures, and a line of JSON for each alert.
 
 mod alerts;
 mod streams;
@@ -34,11 +34,11 @@ use streams::StreamWindows;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "signatures",
-    summary: "packets that Snort's signatures describe",
+    summary: "packets that match Snort's signatures",
     description: "Signatures in the language of Snort 2.9 and what Snort 3 and Suricata write alike: headers, content with its settings, pcre, flow, flow bits, sizes, \
         numbers in headers and payloads, thresholds (docs/signatures.md). A signature with an option that is not supported is refused by name, and the rest \
         of the file is used. Packets of alert and log go on; each alert is a line of JSON in the form of Suricata's eve.json. Packets of a \
-        signature of the action pass alert nothing. The result says how often each signature fitted, and how often it was reported.",
+        signature of the action pass alert nothing. The result says how often each signature matched, and how often it was reported.",
     parameters: &[
         Parameter {
             name: "file",
@@ -62,14 +62,14 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "streams",
             kind: ParameterType::Choice(&["no", "yes"]),
             default: Some("no"),
-            meaning: "yes: contents may be spread over the packets of a TCP stream; the packet that completes them goes on. Put reassemble before: of segments in \
-                disorder only the bytes are known when their turn comes",
+            meaning: "yes: contents may be spread over the packets of a TCP stream; the packet that completes them is passed on. Put reassemble \
+                before this stage: without it, only the bytes of segments in disorder are examined, when their turn comes",
         },
         Parameter {
             name: "refused",
             kind: ParameterType::Choice(&["skip", "error"]),
             default: Some("skip"),
-            meaning: "skip: signatures that are not understood are named, counted, and left out. error: the graph does not start",
+            meaning: "skip: unsupported signatures are named, counted, and left out. error: the graph does not start",
         },
         Parameter {
             name: "room",
@@ -81,7 +81,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "n",
             kind: ParameterType::Number(1, 100_000),
             default: Some("20"),
-            meaning: "how many signatures the result shows",
+            meaning: "signatures that the result shows",
         },
     ],
     outputs: Outputs::One,

@@ -29,17 +29,18 @@ use crate::table::Table;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "extract",
-    summary: "files out of HTTP/1: the bodies of requests and responses",
+    summary: "extracts files from HTTP/1: the bodies of requests and responses",
     description: "Streams are put in order as by `reassemble`. A body is written to the directory under its SHA-256 in hexadecimal, once however often it comes; index.jsonl has a line for \
         each: addresses, target, status, types, length, SHA-256, and why it was not kept. Bodies are as they were sent: a content encoding is named, not undone. Bodies with missing bytes are not \
-        kept. No name of a file comes from the wire. All packets go on. Heads of messages that are not whole, and requests that wait for their responses, may take as much memory as `memory` \
-        says for packets; the conversation that goes beyond is given up until its next message, and counted as no_memory.",
+        kept. No name of a file comes from the wire. All packets are passed on. Heads of messages that are not whole, and requests that wait for \
+        their responses, may take as much memory as `memory` \
+        says for packets; a conversation beyond that is skipped until its next message, and counted as no_memory.",
     parameters: &[
         Parameter {
             name: "to",
             kind: ParameterType::Path,
             default: None,
-            meaning: "the directory, made if need be",
+            meaning: "the directory, made if it does not exist",
         },
         Parameter {
             name: "types",

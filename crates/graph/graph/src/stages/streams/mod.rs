@@ -39,14 +39,14 @@ pub(crate) const STREAM_MEMORY: Parameter = Parameter {
     name: "stream_memory",
     kind: ParameterType::Number(1_000, 64_000_000_000),
     default: Some("4M"),
-    meaning: "the same of one stream",
+    meaning: "bytes of packets that wait behind gaps, of one stream",
 };
 /// The time to wait for bytes that the receiver has.
 pub(crate) const PATIENCE: Parameter = Parameter {
     name: "patience",
     kind: ParameterType::Duration,
     default: Some("100ms"),
-    meaning: "how long bytes are waited for that the receiver has acknowledged",
+    meaning: "the longest wait for bytes that the receiver has acknowledged",
 };
 /// The silence that ends a connection.
 pub(crate) const IDLE: Parameter = Parameter {

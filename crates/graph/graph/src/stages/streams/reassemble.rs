@@ -23,10 +23,12 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "reassemble",
     summary: "TCP segments in the order of their streams, each byte once",
-    description: "A segment goes on when all before it came, or was given up; so stages behind see streams as programs do (docs/streams.md). Of bytes sent several times those \
-        delivered first count: a segment with nothing new is refused, one with some new bytes is cut in front, with its lengths, number and checksums. What waits \
-        behind a gap is a copy. A gap is given up once the receiver acknowledged what is missing and `patience` has passed, when more waits than may, and \
-        at the end; the sequence numbers of the packets show it, and the result counts it by cause. Packets that are not TCP, and fragments of IP packets, go on as they are. \
+    description: "A segment is passed on when all before it came, or was given up; so stages behind see streams as programs do \
+        (docs/streams.md). Of bytes sent several times those \
+        delivered first count: a segment with nothing new is refused, one with some new bytes is cut in front, with its lengths, number and \
+        checksums. Segments behind a gap wait as copies. A gap is given up once the receiver acknowledged the missing bytes and `patience` has \
+        passed, when more bytes wait than allowed, and at the end; the sequence numbers of the packets show it, and the result counts it by \
+        cause. Packets that are not TCP, and fragments of IP packets, are passed on unchanged. \
         The result has every byte: bytes = delivered + duplicate + before_start + after_end + out_of_window + held.",
     parameters: &[ROOM, MEMORY, STREAM_MEMORY, PATIENCE, IDLE],
     outputs: Outputs::One,

@@ -29,27 +29,29 @@ use crate::table::Table;
 pub(crate) const CLASS: StageClass = StageClass {
     name: "streams",
     summary: "the bytes of TCP streams, as files or lines",
-    description: "A stream is what one end of a connection sent, put in order as by `reassemble`. In a directory each has a file, named by the number of its connection (as \
+    description: "A stream has the bytes that one end of a connection sent, put in order as by `reassemble`. In a directory each has a file, \
+        named by the number of its connection (as \
         tshark's tcp.stream) and by client or server; index.jsonl has a line for each that ended, with its gaps, which the file leaves out. On standard output each piece, gap and end is a line: \
-        text with its unprintable characters as dots, or JSON with the bytes in base64. All packets go on. The result has every byte, and those that `bytes` left no room for.",
+        text with its unprintable characters as dots, or JSON with the bytes in base64. All packets are passed on. The result has every byte, \
+        and those that `bytes` left no room for.",
     parameters: &[
         Parameter {
             name: "to",
             kind: ParameterType::Text,
             default: Some("-"),
-            meaning: "the directory, made if need be; - is standard output",
+            meaning: "the directory, made if it does not exist; - is standard output",
         },
         Parameter {
             name: "form",
             kind: ParameterType::Choice(&["text", "json"]),
             default: Some("text"),
-            meaning: "of the lines on standard output",
+            meaning: "format of the lines on standard output",
         },
         Parameter {
             name: "bytes",
             kind: ParameterType::Number(1, 1_000_000_000_000_000),
             default: Some("1G"),
-            meaning: "bytes of streams that are written to the directory at most; what comes after them is counted",
+            meaning: "bytes of streams that are written to the directory at most; further bytes are counted",
         },
         Parameter {
             name: "files",

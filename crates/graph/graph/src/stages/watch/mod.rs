@@ -56,8 +56,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "watch",
     summary: "events of rules: rates, counts, new hosts, silence, scripts; and their actions",
     description: "Rules of a file (docs/watch.md): each has a source of events, a condition over a window, and actions: a line, a command, a webhook, a hold in a store, packets \
-        recorded from seconds before to seconds after. Times are those of the packets, so that a file gives what the live run gave. The file is read again \
-        by SIGHUP; rules that are as before go on.",
+        recorded from seconds before to seconds after. Times are those of the packets, so that a file gives the same events as the live run. The \
+        file is read again on SIGHUP; unchanged rules keep their state.",
     parameters: &[
         Parameter {
             name: "rules",
@@ -69,7 +69,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "to",
             kind: ParameterType::Text,
             default: Some("-"),
-            meaning: "where lines of events go: a file, which is added to; - is standard output",
+            meaning: "the output of event lines: a file to append to; - is standard output",
         },
         Parameter {
             name: "json",
@@ -81,7 +81,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "directory",
             kind: ParameterType::Text,
             default: Some("."),
-            meaning: "the folder of recordings, and of what waits to be sent",
+            meaning: "the folder of recordings, and of events that wait to be sent",
         },
     ],
     outputs: Outputs::None,
