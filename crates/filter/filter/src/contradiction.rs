@@ -294,8 +294,8 @@ impl Conflict {
         let (name, at) = (if name.is_empty() { "these bytes as" } else { name }, key.place());
         let requires = format!("{a} requires {name} {}{at}", listed(name, values));
         match self.other.is_empty() {
-            true => format!("{wants}, {b} excludes that"),
-            false => format!("{wants}, {b} requires {} there", listed(name, &self.other)),
+            true => format!("{requires}, {b} excludes that"),
+            false => format!("{requires}, {b} requires {} there", listed(name, &self.other)),
         }
     }
 }
