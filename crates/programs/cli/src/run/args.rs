@@ -53,7 +53,7 @@ pub(crate) struct RunArgs {
     pub(crate) options: RunOptions,
 }
 
-/// How a graph runs, whatever its stages are.
+/// Options of a run, whatever the stages of the graph are.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RunOptions {
     /// Open devices in this network namespace (`ip netns list`).
@@ -82,7 +82,7 @@ pub(crate) struct RunOptions {
     /// Print results and account as JSON on standard output.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Results go where the account goes, for standard output has something else.
+    /// Results go to standard error: standard output carries exported rows.
     #[arg(skip)]
     pub(crate) results_aside: bool,
     /// Show results of `meter` and `top` as flows, as text: `tapline probe`.

@@ -40,7 +40,7 @@ use crate::mistakes::mistake;
 use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store, strict};
-use opening::Opened;
+use opening::WorkerSource;
 use publishing::Places;
 use reloading::Reloader;
 use settings::RunSettings;
@@ -155,7 +155,7 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         ..options.settings()
     };
     let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
-    let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
+    let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(WorkerSource::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
     opening::check_filters(plan, &compiler, &interfaces)?;
     sending::check(&settings, plan, &interfaces)?;

@@ -39,7 +39,7 @@ use crate::stored::{self, PastArgs};
 use crate::{clock_error, files, output, privileges, store, topics};
 
 /// A source of one worker.
-pub(crate) enum Opened {
+pub(crate) enum WorkerSource {
     /// The kernel gives each worker its packets.
     Device(Box<dyn Source>),
     /// A source that one worker reads whole.
@@ -48,39 +48,39 @@ pub(crate) enum Opened {
     Share(FlowShardSource),
 }
 
-impl Opened {
+impl WorkerSource {
     pub(crate) fn source(&self) -> &dyn Source {
         match self {
-            Opened::Device(source) | Opened::Whole(source) => source.as_ref(),
-            Opened::Share(share) => share,
+            WorkerSource::Device(source) | WorkerSource::Whole(source) => source.as_ref(),
+            WorkerSource::Share(share) => share,
         }
     }
 
     /// For a worker that is the only one.
     pub(crate) fn alone(self) -> Box<dyn Source> {
         match self {
-            Opened::Device(source) | Opened::Whole(source) => source,
-            Opened::Share(share) => Box::new(share),
+            WorkerSource::Device(source) | WorkerSource::Whole(source) => source,
+            WorkerSource::Share(share) => Box::new(share),
         }
     }
 
     /// For one of several workers: its share, telling how far it has come.
     pub(crate) fn marked(self, watermark: Option<Watermark>) -> Box<dyn Source> {
         match (self, watermark) {
-            (Opened::Device(source) | Opened::Whole(source), None) => source,
-            (Opened::Device(source) | Opened::Whole(source), Some(watermark)) => {
+            (WorkerSource::Device(source) | WorkerSource::Whole(source), None) => source,
+            (WorkerSource::Device(source) | WorkerSource::Whole(source), Some(watermark)) => {
                 Box::new(TimedSource::new(source, watermark, clock))
             }
-            (Opened::Share(share), watermark) => Box::new(share.marked(watermark)),
+            (WorkerSource::Share(share), watermark) => Box::new(share.marked(watermark)),
         }
     }
 
     /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may
     /// be silent for long, and a thread that waits for it would hear neither SIGUSR1 nor the clock.
-    fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
+    fn shared(source: Box<dyn Source>, workers: usize) -> Vec<WorkerSource> {
         match workers {
-            1 if source.progress().is_some() => vec![Opened::Whole(source)],
-            _ => FlowShardSource::all(source, workers).into_iter().map(Opened::Share).collect(),
+            1 if source.progress().is_some() => vec![WorkerSource::Whole(source)],
+            _ => FlowShardSource::all(source, workers).into_iter().map(WorkerSource::Share).collect(),
         }
     }
 }
@@ -94,7 +94,7 @@ pub(crate) fn sources(
 ) -> Result<Vec<Box<dyn Source>>> {
     let mut all = worker_sources(settings, plan, compiler, control, 1)?;
     let only = all.pop().context("a graph has at least one worker")?;
-    Ok(only.into_iter().map(Opened::alone).collect())
+    Ok(only.into_iter().map(WorkerSource::alone).collect())
 }
 
 /// Opens every source for each worker: the kernel shares out an interface's packets, and one thread those of a file.
@@ -104,8 +104,8 @@ pub(crate) fn worker_sources(
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
     workers: usize,
-) -> Result<Vec<Vec<Opened>>> {
-    let mut all: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
+) -> Result<Vec<Vec<WorkerSource>>> {
+    let mut all: Vec<Vec<WorkerSource>> = (0..workers).map(|_| Vec::new()).collect();
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
             "device" => device(settings, plan, node, compiler, workers)?,
@@ -128,7 +128,7 @@ fn file(
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
     workers: usize,
-) -> Result<Vec<Opened>> {
+) -> Result<Vec<WorkerSource>> {
     let path = Path::new(node.arguments.text("name"));
     if let Some(topic) = topics::named(path)? {
         return read_topic(&topic, plan, workers);
@@ -137,23 +137,23 @@ fn file(
         let text = node.kernel_filter.clone().unwrap_or_default();
         let input = stored::open_filtered(&name, &PastArgs::default(), &text, compiler)?;
         say(&format!("reading from the store {}", name.directory.display()));
-        return Ok(Opened::shared(Box::new(input), workers));
+        return Ok(WorkerSource::shared(Box::new(input), workers));
     }
     let file = files::open(path, control)?;
     say(&files::announcement(&file));
-    Ok(Opened::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
+    Ok(WorkerSource::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
 }
 
 /// The packets of a topic. A source that waits does so itself.
-fn read_topic(topic: &TopicAddress, plan: &Plan, workers: usize) -> Result<Vec<Opened>> {
+fn read_topic(topic: &TopicAddress, plan: &Plan, workers: usize) -> Result<Vec<WorkerSource>> {
     let wants_rights = |node: &&PlanNode| node.is_source() || sending::is_sender(node);
     let stands_alone = plan.nodes.iter().filter(wants_rights).count() == 1;
     let source: Box<dyn Source> = Box::new(topics::open(topic, stands_alone)?);
     say(&format!("reading from {topic}"));
-    Ok(if workers == 1 { vec![Opened::Device(source)] } else { Opened::shared(source, workers) })
+    Ok(if workers == 1 { vec![WorkerSource::Device(source)] } else { WorkerSource::shared(source, workers) })
 }
 
-fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
+fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec<WorkerSource>> {
     let addresses = Listener::addresses(node.arguments.text("at")).map_err(|what| anyhow!("{what}"))?;
     let opened = match &settings.netns {
         Some(name) => {
@@ -166,14 +166,18 @@ fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec
     let names = opened.interfaces().iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>();
     say(&format!("listening on {}", names.join(", ")));
     let listener: Box<dyn Source> = Box::new(opened);
-    Ok(if workers == 1 { vec![Opened::Device(listener)] } else { Opened::shared(listener, workers) })
+    Ok(if workers == 1 {
+        vec![WorkerSource::Device(listener)]
+    } else {
+        WorkerSource::shared(listener, workers)
+    })
 }
 
-fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
+fn made(node: &PlanNode, workers: usize) -> Result<Vec<WorkerSource>> {
     let text = node.arguments.text("recipe");
     let made: Box<dyn Source> =
         Box::new(GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
-    Ok(if workers == 1 { vec![Opened::Whole(made)] } else { Opened::shared(made, workers) })
+    Ok(if workers == 1 { vec![WorkerSource::Whole(made)] } else { WorkerSource::shared(made, workers) })
 }
 
 fn device(
@@ -182,7 +186,7 @@ fn device(
     node: &PlanNode,
     compiler: &Arc<Compiler>,
     workers: usize,
-) -> Result<Vec<Opened>> {
+) -> Result<Vec<WorkerSource>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let name = node.arguments.text("interface");
     if let Some(topic) = topics::named(Path::new(name))? {
@@ -234,7 +238,7 @@ fn device(
     )?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
-    let stamped = |source| Opened::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
+    let stamped = |source| WorkerSource::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
     Ok(opened.sources.into_iter().map(stamped).collect())
 }
 

@@ -53,27 +53,27 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
     text
 }
 
-/// Tells people how the work goes.
+/// Reports the progress to the user.
 pub(super) struct Watcher {
     json: bool,
     flows: Option<flows::Style>,
-    state: Mutex<State>,
+    state: Mutex<WatcherState>,
 }
 
 /// The results of a graph, by stage.
 type Results = Vec<(String, Table)>;
 
-struct State {
+struct WatcherState {
     /// The newest account of each worker.
     accounts: Vec<GraphAccount>,
-    /// That of what is done once for all of them.
+    /// The account of work that is done once for all workers.
     tail: GraphAccount,
     /// Packets and the time at the last line of progress.
     last: Option<(i64, u64)>,
     has_line: bool,
     /// Results of each worker, then those of the tail, by the last requested report.
     results: Vec<Results>,
-    /// Of the same: which have answered a report that was asked for, and which have ended.
+    /// Whether each worker has answered the report that was requested, and whether each has ended.
     answered: Vec<bool>,
     ended: Vec<bool>,
 }
@@ -83,7 +83,7 @@ impl Watcher {
         let accounts = vec![GraphAccount::default(); workers];
         // With one worker there is nothing behind it.
         let ended = (0..=workers).map(|number| number == 1 && workers == 1).collect();
-        let state = State {
+        let state = WatcherState {
             accounts,
             tail: GraphAccount::default(),
             last: None,
@@ -127,7 +127,7 @@ impl Watcher {
     }
 
     /// Results and account so far.
-    fn running_text(&self, state: &State) -> String {
+    fn running_text(&self, state: &WatcherState) -> String {
         let account = state.sum();
         let results = state.numbered_results();
         if self.json {
@@ -146,12 +146,12 @@ impl Watcher {
         self.lock().clear();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WatcherState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl WatcherState {
     fn sum(&self) -> GraphAccount {
         let mut sum = GraphAccount::default();
         self.accounts.iter().for_each(|account| sum.merge(account.clone()));

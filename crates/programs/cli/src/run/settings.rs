@@ -20,7 +20,7 @@ pub(crate) struct RunSettings {
     pub(crate) wake: Option<WakeWish>,
     /// Whether packets are shown as JSON.
     pub(crate) json: bool,
-    /// Interfaces on which sending is allowed besides loopback and veth: `--i-own-this-network`.
+    /// Interfaces, other than loopback and veth, on which sending is allowed: `--i-own-this-network`.
     pub(crate) owned: Vec<String>,
     /// Receives published places; none where a graph cannot publish.
     pub(crate) places: Option<Places>,

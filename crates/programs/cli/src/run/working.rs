@@ -23,7 +23,7 @@ use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Source;
 
-use super::opening::Opened;
+use super::opening::WorkerSource;
 use super::reporting::Watcher;
 use crate::capture::share;
 use crate::session::clocks;
@@ -63,9 +63,14 @@ struct Completer {
 
 impl WorkerThreads<'_> {
     /// The whole plan in one thread: this one, unless scripts may need more stack than it has.
-    pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, outputs: Outputs) -> Result<Done> {
+    pub(super) fn alone(
+        &self,
+        plan: &Plan,
+        mut sources: Vec<Vec<WorkerSource>>,
+        outputs: Outputs,
+    ) -> Result<Done> {
         let sources = sources.pop().context("a graph has at least one worker")?;
-        let mut sources: Vec<_> = sources.into_iter().map(Opened::alone).collect();
+        let mut sources: Vec<_> = sources.into_iter().map(WorkerSource::alone).collect();
         let built = self.build(plan, 0, None, outputs)?;
         let is_watching = plan.nodes.iter().any(|node| node.class.name == "watch");
         let work = || self.work(0, &mut sources, built);
@@ -80,7 +85,7 @@ impl WorkerThreads<'_> {
     pub(super) fn together(
         &self,
         parts: &SplitPlan,
-        sources: Vec<Vec<Opened>>,
+        sources: Vec<Vec<WorkerSource>>,
         interfaces: Vec<Interface>,
         head_outputs: Outputs,
         tail_outputs: Outputs,
@@ -93,7 +98,7 @@ impl WorkerThreads<'_> {
         let mut jobs = Vec::new();
         for (worker, (sources, outputs)) in sources.into_iter().zip(head_handles).enumerate() {
             let exits = MergeInputs::new(&join, worker);
-            let marked = |(inlet, source): (usize, Opened)| source.marked(exits.watermark(inlet));
+            let marked = |(inlet, source): (usize, WorkerSource)| source.marked(exits.watermark(inlet));
             let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
             jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), outputs)?));
         }
@@ -189,7 +194,7 @@ fn handles(plan: &Plan, outputs: Outputs, workers: usize) -> (Vec<Outputs>, Vec<
     (handles.into_iter().map(numbered).collect(), completers)
 }
 
-/// Starts a thread with the stack that scripts may need; what it does not use takes no memory.
+/// Starts a thread with the stack that scripts may need; unused stack takes no memory.
 fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,

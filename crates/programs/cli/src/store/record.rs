@@ -142,7 +142,7 @@ pub(crate) struct StoreOptions {
     #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
     cut: Vec<Cutoff>,
 
-    /// What to drop when the disk is too slow: wait (nothing; the recorder waits, and the source may lose packets), newest
+    /// Packets to drop when the disk is too slow: wait (nothing; the recorder waits, and the source may lose packets), newest
     /// (packets that come), oldest (packets that waited longest to be written), flows (new flows as a whole). Every drop
     /// is counted.
     #[arg(long, value_name = "POLICY", default_value = "wait", help_heading = "Store")]

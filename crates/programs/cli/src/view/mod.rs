@@ -58,10 +58,11 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "FILE", requires = "certificate", help_heading = "Server")]
     key: Option<PathBuf>,
     /// Write the address with its token into this file, for this user alone, and print the address without it: then the
-    /// token is in no journal. Made anew at each start.
+    /// token is in no journal. The file is replaced at each start.
     #[arg(long, value_name = "FILE", help_heading = "Server")]
     address_file: Option<PathBuf>,
-    /// A host name under which browsers reach the page, besides localhost and loopback addresses. May be repeated.
+    /// A host name under which browsers reach the page, in addition to localhost and loopback addresses. May be
+    /// repeated.
     #[arg(long, value_name = "NAME", value_parser = host_name, help_heading = "Server")]
     host: Vec<String>,
     /// Make a new token for the address. Default: that of the last start with the same rights, which is kept with the

@@ -26,7 +26,7 @@ use crate::live::{self, TAP};
 use crate::session::clock;
 use crate::stored::{self, PastArgs};
 
-/// How long the daemon may take to say which captures it has.
+/// Longest wait for the daemon's list of captures.
 const DAEMON_PATIENCE: Duration = Duration::from_secs(5);
 /// The first packets of a capture come within this time, on a busy machine too, and those that are still on their way
 /// within the other.
@@ -173,7 +173,7 @@ fn read(
     Ok(answer)
 }
 
-/// What did not come, and what the source has to say.
+/// Reports losses, and the messages of the source.
 fn note_losses(source: &mut dyn Source, answer: &mut PacketAnswer) {
     for account in source.account() {
         if let Some(tap) = account.tap.filter(|tap| tap.lost() > 0) {

@@ -28,20 +28,20 @@ use crate::{files, output, privileges, report, signals, stream, strict};
 const PIECE_LEN: usize = 1 << 18;
 
 /// A file before rights were given up.
-struct Opened {
+struct OpenFile {
     facts: InputFacts,
     file: Result<FileSource>,
     /// A second handle of the file, for its checksum; none of a pipe.
     whole: Option<File>,
 }
 
-/// Prints a summary of each file. A file that cannot be read, or is damaged, leaves the others alone; the exit status
-/// tells of it.
+/// Prints a summary of each file. A file that cannot be read, or is damaged, does not affect the others; the exit
+/// status shows it.
 pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
     args.session.check_files()?;
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.session.relinquish_privileges.as_deref())?;
-    let opened: Vec<Opened> = paths.iter().map(|path| open(path, &control)).collect();
+    let opened: Vec<OpenFile> = paths.iter().map(|path| open(path, &control)).collect();
     learn_zone();
     let caught = signals::catch()?;
     privileges::give_up(identity.as_ref())?;
@@ -57,7 +57,7 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
         if !args.json && at > 0 {
             output::tell("\n")?;
         }
-        let Opened { mut facts, file, whole } = opened;
+        let OpenFile { mut facts, file, whole } = opened;
         match file {
             Ok(file) => {
                 let summary = read(&mut facts, file, whole, &control, &mut all);
@@ -84,7 +84,7 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
     Ok(args.session.report.code(code, &strict::losses_of(&all)))
 }
 
-fn open(path: &Path, control: &Arc<Control>) -> Opened {
+fn open(path: &Path, control: &Arc<Control>) -> OpenFile {
     let mut facts = InputFacts { name: name_of(path), ..InputFacts::default() };
     let file = files::open(path, control);
     if let Ok(file) = &file {
@@ -94,7 +94,7 @@ fn open(path: &Path, control: &Arc<Control>) -> Opened {
     let is_file = file.is_ok() && path.as_os_str() != "-" && !stream::is_stream(path);
     let whole = if is_file { File::open(path).ok() } else { None };
     facts.size = whole.as_ref().and_then(|file| file.metadata().ok()).map(|metadata| metadata.len());
-    Opened { facts, file, whole }
+    OpenFile { facts, file, whole }
 }
 
 /// The stages of a capture whose output is the summary.

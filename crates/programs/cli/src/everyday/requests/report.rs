@@ -111,7 +111,7 @@ impl Report {
         }
     }
 
-    /// Prints the sums. `notes` are counts of what could not be told, which are shown unless they are 0.
+    /// Prints the sums. `notes` are counts of unknown values, which are shown unless they are 0.
     pub(super) fn finish(&mut self, notes: &[(&str, u64)]) {
         let [answered, failed, unanswered, only_answers] = self.counts;
         let mut failures: Vec<(String, u64)> = self.failures.drain().collect();
