@@ -152,7 +152,6 @@ fn is_component(name: &[u8]) -> bool {
         && name != b".."
 }
 
-/// The state of an opener.
 struct OpenerState {
     directory: OwnedFd,
     /// The prefix that every name must have.

@@ -181,7 +181,6 @@ impl Bench<'_> {
         command
     }
 
-    /// A socket for each.
     fn by_sockets(&self, count: usize) -> anyhow::Result<(Duration, Heard)> {
         let mut children = Vec::new();
         for reader in 0..count {

@@ -75,7 +75,6 @@ struct Resolver<'a> {
     depth: u32,
 }
 
-/// The target of an assignment.
 enum AssignmentTarget {
     Register(usize),
     Cell(Expr),

@@ -12,7 +12,7 @@
 //! use tapline_graph::{Out, Packets, Stage};
 //! use tapline_source::Error;
 //!
-//! /// Lets every second packet through.
+//! /// Passes every second packet.
 //! struct Half(bool);
 //!
 //! impl Stage for Half {
@@ -109,7 +109,7 @@ pub trait Stage: Send {
         None
     }
 
-    /// Events since the last call that a person should know of, as sentences without a full stop.
+    /// Events since the last call for the user, as sentences without a full stop.
     fn events(&mut self) -> Vec<String> {
         Vec::new()
     }
@@ -239,7 +239,7 @@ pub struct StageCounters {
     pub reported: u64,
     /// Packets kept, which will go on later.
     pub held: u64,
-    /// Packets that came after the end was decided, and were not looked at.
+    /// Packets that came after the end was decided, and were not examined.
     pub unexamined: u64,
     /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at
     /// most.

@@ -1,12 +1,12 @@
 //! A captured packet as the frame that was, or should have been, on the wire.
 //!
 //! ```text
-//! captured      | addresses 12 | type ... checksum ... rest |          the tag beside it, the checksum perhaps not yet there
+//! captured      | addresses 12 | type ... checksum ... rest |          the tag in metadata, the checksum perhaps not filled in
 //! frame         [virtio header] [ addresses 12 | tag 4 | type ... checksum ] [ rest ]
 //!                                 head: a copy, only where something changes    in place
 //! ```
 //!
-//! Most packets go as they lie: no byte of theirs is copied here.
+//! Most packets are sent unchanged: none of their bytes is copied here.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub enum FrameEdit {
     /// Nothing.
     #[default]
     None,
-    /// Source and destination of the Ethernet header change places.
+    /// Source and destination of the Ethernet header are exchanged.
     SwapAddresses,
 }
 
@@ -53,7 +53,7 @@ struct Ready {
     vnet: [u8; VNET_LEN],
 }
 
-/// Whether this host sent the packet, Tapline perhaps: sent again, packets would go round.
+/// Whether this host, perhaps Tapline, sent the packet: sending it again would loop.
 pub(super) fn is_own(meta: &Meta) -> bool {
     // In a file the word is another host's, or of another time.
     meta.direction == Direction::Out && meta.if_index != 0
@@ -77,7 +77,7 @@ impl Maker {
         Maker { link_type, change, segments, ready, heads }
     }
 
-    /// Forgets the frames of the batch before.
+    /// Forgets the frames of the previous batch.
     pub(super) fn clear(&mut self) {
         self.ready.clear();
         self.heads.clear();
@@ -137,8 +137,8 @@ impl Maker {
         Ok(())
     }
 
-    /// Completes what was left to an adapter: gives the checksum and its place, or fills in the virtio header by which
-    /// the kernel does it.
+    /// Completes the work that was left to an adapter: returns the checksum and its place, or fills in the virtio
+    /// header by which the kernel does it.
     fn offloads(
         &self,
         checksum: Checksum,

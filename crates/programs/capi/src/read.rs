@@ -25,9 +25,8 @@ use crate::tally::Tally;
 ///
 /// # Safety
 /// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called
-/// with `user`. A process that was forked while a live capture was open has the same ring of packets: after that one of
-/// the two alone goes on with the handle, and the other may close it, no more. That holds for all functions on the
-/// handle.
+/// with `user`. A process that was forked while a live capture was open has the same ring of packets: after that only
+/// one of the two may use the handle; the other may only close it. That holds for all functions on the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dispatch(
     p: *mut Handle,
@@ -205,7 +204,7 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
         // SAFETY: as above.
         let state = unsafe { handle.state() };
         let goes_on = match advance(state)? {
-            // Packets may come without end of which none passes the filter: then the timeout ends the call.
+            // Packets may come without end while none passes the filter: then the timeout ends the call.
             true => state.has_batch() || !wait.is_over(state),
             false => done == 0 && !has_end(handle) && wait.once(handle)?,
         };
@@ -242,7 +241,7 @@ impl HandleState {
 
     /// Puts the stream of a file where the program expects it; see [`crate::savefile`].
     pub(crate) fn stop_reading_ahead(&mut self) {
-        // Before the first batch is asked for, none of its packets was handed out.
+        // Before the first batch is requested, none of its packets was handed out.
         let lent = if self.at == usize::MAX { 0 } else { self.at };
         if let Kind::File(file) = &mut self.kind {
             file.stop_reading_ahead(lent);
@@ -268,7 +267,7 @@ fn next_lent(state: &mut HandleState) -> Result<Option<Lent>, Failure> {
         Kind::Live(source) => (source.batch(), None),
         _ => return Ok(None),
     };
-    // libpcap cuts what is longer than the snap length: of a file, or with a tag that was put back.
+    // libpcap cuts packets longer than the snap length: of a file, or with a tag that was put back.
     let batch = batch.cut(*snap_len as u32);
     while *at < batch.len() {
         let index = *at;

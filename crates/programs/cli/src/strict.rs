@@ -10,8 +10,8 @@ use tapline_source::{Count, InterfaceAccount, LossPoint, OutputAccount};
 use crate::escape::plain;
 use crate::report::AccountArgs;
 
-/// The exit status of a run that came to its end and whose result lacks something: packets with `--strict`, or parts of
-/// a store that could not be read.
+/// The exit status of a run that ended normally with an incomplete result: packets were lost (with `--strict`), or
+/// parts of a store could not be read.
 pub(crate) const INCOMPLETE: u8 = 3;
 
 /// The account, and whether lost packets are an error.
@@ -76,7 +76,7 @@ pub(crate) fn losses<'a>(
     all
 }
 
-/// Packets that recordings of a stage lack.
+/// Packets that are missing in recordings of a stage.
 fn of_recordings(stage: &StageAccount) -> Option<LostPackets> {
     let lost = stage.counters.recordings_lost;
     (lost > 0).then(|| LostPackets::new(&format!("recordings of {}", stage.name), lost))

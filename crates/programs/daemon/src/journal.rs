@@ -63,7 +63,6 @@ pub struct JournalEntry {
 }
 
 impl JournalEntry {
-    /// The datagram.
     fn datagram(&self) -> Vec<u8> {
         let priority = self.kind.priority().to_string();
         let own = [

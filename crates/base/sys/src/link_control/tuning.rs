@@ -10,7 +10,7 @@
 //! ETHTOOL_SFEATURES    command blocks { valid wanted }*
 //! ```
 //!
-//! Words of 32 bits, host byte order (linux/ethtool.h). A driver that has no such thing answers `EOPNOTSUPP`.
+//! Words of 32 bits, host byte order (linux/ethtool.h). A driver without the feature answers `EOPNOTSUPP`.
 
 use super::{LinkControl, SET_FEATURES};
 use crate::SyscallError;
@@ -26,7 +26,7 @@ const GET_CHANNELS: u32 = 0x3c;
 const GET_HASH: u32 = 0x46;
 const GET_LINK_SETTINGS: u32 = super::GET_LINK_SETTINGS;
 
-/// Entries of an indirection table and bytes of a key that we take; drivers have at most a few thousand and 256.
+/// Entries of an indirection table and bytes of a key that we accept; drivers have at most a few thousand and 256.
 const TABLE_LEN_MAX: u32 = 16_384;
 const KEY_LEN_MAX: u32 = 1024;
 
@@ -35,7 +35,7 @@ const KEY_LEN_MAX: u32 = 1024;
 pub struct Offload {
     /// Name in the kernel: `rx-gro`.
     pub name: String,
-    /// Whether the offload is in effect. One that was asked for can be off, while another one that it needs is off.
+    /// Whether the offload is in effect. A requested one can be off, while another one that it needs is off.
     pub is_on: bool,
     /// Whether it can be switched.
     pub is_changeable: bool,
@@ -103,7 +103,7 @@ pub struct ReceiveHash {
     pub transform: u8,
 }
 
-/// Flows whose hash fields can be asked for: the numbers of linux/ethtool.h.
+/// Flows whose hash fields can be queried: the numbers of linux/ethtool.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashFields {
     /// TCP over IPv4.
@@ -206,7 +206,7 @@ impl LinkControl {
         self.ask(name, "ioctl(ETHTOOL_SPAUSEPARAM)", &question).map(|_| ())
     }
 
-    /// Key, function and table by which packets are spread over queues.
+    /// Key, function and table by which packets are distributed over queues.
     ///
     /// # Errors
     /// As for [`rings`](Self::rings).
@@ -240,8 +240,7 @@ impl LinkControl {
     /// As for [`rings`](Self::rings).
     pub fn mode(&mut self, name: &str) -> Result<LinkMode, SyscallError> {
         let speed = self.speed(name)?;
-        // The speed was asked for first, so the answer of struct ethtool_link_settings is still here: speed, then
-        // bytes.
+        // The speed was read first, so the answer of struct ethtool_link_settings is still here: speed, then bytes.
         debug_assert_eq!(self.answer.word(0), GET_LINK_SETTINGS);
         let duplex = match self.answer.byte(8) {
             0 => Duplex::Half,

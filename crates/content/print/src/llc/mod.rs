@@ -25,7 +25,7 @@ use crate::{names, net};
 pub(crate) struct Llc {
     /// Bytes of LLC and SNAP headers: part of the link-layer header that `-x` leaves out.
     pub(crate) header_len: usize,
-    /// `false` has the caller show the bytes of the LLC frame.
+    /// `false` makes the caller show the bytes of the LLC frame.
     pub(crate) known: bool,
 }
 

@@ -4,8 +4,8 @@
 //! slot of a flow --> number of its entry, or NONE --> entry        numbers of entries in no use
 //! ```
 //!
-//! Room for all that may be needed is reserved when the pool is made; memory is taken from the system as entries come
-//! into use, and those that were given back are used again first.
+//! Address space for all entries is reserved when the pool is made. Memory is taken from the system as entries come
+//! into use; returned entries are reused first.
 
 use std::collections::TryReserveError;
 
@@ -19,7 +19,7 @@ pub(super) struct Pool<T> {
     entries: Vec<T>,
     free: Vec<u32>,
     most: usize,
-    /// Entries that were wanted when all were in use.
+    /// Requests for an entry while all were in use.
     pub(super) refused: u64,
 }
 

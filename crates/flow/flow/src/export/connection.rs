@@ -35,7 +35,6 @@ pub(super) struct Connection {
     failure: Option<io::Error>,
 }
 
-/// The transport to the collector.
 #[derive(Clone)]
 struct CollectorTransport {
     /// The source address; `None` lets the system choose it.

@@ -94,7 +94,6 @@ pub(super) struct OpenTap {
     pub(super) events: Vec<Event>,
 }
 
-/// The filter of one interface.
 enum InterfaceFilter {
     AcceptAll,
     Program(CompiledFilter),

@@ -1,14 +1,14 @@
 //! From a filter's tree to its question.
 //!
 //! ```text
-//! vlan, mpls, pppoes   move what later words ask by a tag, labels, a session: the same packet, the same keys
-//! geneve, vxlan        move it into a tunnel: keys of the packet in it                      from there on
+//! vlan, mpls, pppoes   move later words past a tag, labels, a session: the same packet, the same keys
+//! geneve, vxlan        move them into a tunnel: keys of the packet in it, from there on
 //! inner(e)             the same for e alone
 //! ```
 //!
-//! A shift lasts for all that comes after its word, behind `or` too, where the packet need not have what the word asks
-//! for. So words behind it give keys only where they are joined to it by `and`. Scoped, it ends with its parentheses,
-//! at `or` and with `not`.
+//! A shift lasts for all that comes after its word, behind `or` too, where the packet need not have the word's header.
+//! So words behind it give keys only where they are joined to it by `and`. Scoped, it ends with its parentheses, at
+//! `or` and with `not`.
 
 use std::ops::Add;
 
@@ -40,7 +40,7 @@ pub(super) fn question(ast: &Ast, options: &Options) -> Question {
     walk.expr(root, None).0
 }
 
-/// Words that moved what later words ask.
+/// Words that moved the headers of later words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Shifts {
     /// By a tag, labels, a session.
@@ -64,7 +64,7 @@ struct Where {
     shifts: Shifts,
     /// Whether labels are among them: the index treats their contents as a tunnel's packet.
     has_labels: bool,
-    /// The index does not follow.
+    /// Whether the index cannot follow.
     is_lost: bool,
 }
 
@@ -171,7 +171,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Any of these values of a class, in the headers that the next word asks.
+    /// Any of these values of a class, in the headers of the next word.
     fn any(&self, class: Class, values: impl IntoIterator<Item = u128>) -> Question {
         let depth = self.sure.tunnels;
         if self.place.is_lost || self.place.shifts != self.sure || depth > 1 {
@@ -288,7 +288,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An address and its network, which is there where a slot gave addresses up.
+    /// An address and its network, which remains in slots that dropped addresses.
     fn ipv4_host(&self, address: u32) -> Question {
         self.any(Class::Ipv4, [address.into()]).and(self.any(Class::Ipv4Net, [(address >> 8).into()]))
     }
@@ -379,7 +379,7 @@ fn is_internet(protocol: Option<Protocol>) -> bool {
     matches!(protocol, None | Some(Protocol::Ip | Protocol::Ip6 | Protocol::Arp | Protocol::Rarp))
 }
 
-/// Up to four numbers with dots, and how many bits they are: fewer numbers are the upper ones.
+/// Up to four numbers with dots, and their number of bits: fewer numbers are the upper ones.
 fn ipv4(text: &str) -> Option<(u32, u32)> {
     let (mut address, mut len) = (0_u32, 0);
     for part in text.split('.') {

@@ -43,7 +43,6 @@ pub(super) struct Done {
     pub(super) ended: RunEnd,
 }
 
-/// Result of a worker.
 struct WorkerResult {
     graph: Graph,
     account: GraphAccount,

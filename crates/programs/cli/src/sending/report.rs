@@ -60,7 +60,6 @@ pub(crate) struct SendInput {
     pub(crate) left: u64,
 }
 
-/// The numbers of a report.
 struct ReportNumbers {
     taken: u64,
     sent: u64,

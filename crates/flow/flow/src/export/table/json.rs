@@ -1,4 +1,4 @@
-//! Tables as lines of JSON, to the byte those that `RowWriter` writes.
+//! Tables as lines of JSON, byte for byte those of `RowWriter`.
 
 use std::io::Write as _;
 
@@ -78,7 +78,7 @@ fn write_cell(cell: Cell<'_>, kind: ColumnType, seconds: &mut Seconds, out: &mut
     }
 }
 
-/// The text of a second, which the times of many rows have in common.
+/// The text of a second, which the times of many rows share.
 #[derive(Default)]
 struct Seconds {
     second: Option<i64>,
@@ -100,7 +100,7 @@ impl Seconds {
             self.second = Some(second);
         }
         let text = &self.text;
-        // No time that a packet has is outside of the calendar.
+        // Packets have no times outside of the calendar.
         let _ = match digits {
             _ if text.is_empty() => write!(out, "\"\""),
             0 => write!(out, "\"{text}Z\""),
