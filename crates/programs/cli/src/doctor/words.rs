@@ -4,7 +4,7 @@
 //! loses   eth0  ring of 256 of 4096 descriptors        → ethtool -G eth0 rx 4096
 //! alters  eth0  received packets are merged: gro, lro  → ethtool -K eth0 gro off lro off
 //! note          a virtual machine: losses of its host have no counter here
-//! 1 loses, 1 alters, 1 note; 2 can be mended with --fix (12 fine, 3 not reported: --all)
+//! 1 loses, 1 alters, 1 note; 2 can be fixed with --fix (12 fine, 3 not reported: --all)
 //! ```
 
 use std::fmt::Write as _;
@@ -148,7 +148,7 @@ fn left_line(left: &FoundJournal) -> String {
     }
 }
 
-/// `2 lose, 1 alters, 3 notes; 2 can be mended with --fix (12 fine, 3 not reported: --all)`
+/// `2 lose, 1 alters, 3 notes; 2 can be fixed with --fix (12 fine, 3 not reported: --all)`
 pub(super) fn sum(examined: &[CheckResult], all: bool) -> String {
     let count = |severity| examined.iter().filter(|one| one.finding.severity == severity).count();
     let counted = [
@@ -169,7 +169,7 @@ pub(super) fn sum(examined: &[CheckResult], all: bool) -> String {
         words.join(", ")
     };
     let mended = examined.iter().filter(|one| one.finding.is_fixable()).count();
-    let mended = if mended > 0 { format!("; {mended} can be mended with --fix") } else { String::new() };
+    let mended = if mended > 0 { format!("; {mended} can be fixed with --fix") } else { String::new() };
     let (fine, not_told) = (count(Severity::Fine), count(Severity::NotTold));
     let hint = if all { "" } else { ": --all" };
     format!("{bad}{mended} ({fine} fine, {not_told} not reported{hint})")
@@ -211,7 +211,7 @@ mod tests {
         let expected = "\
 loses     eth0  ring of 256 of 4096 descriptors   → ethtool -G eth0 rx 4096
 alters    eth0  received packets are merged: gro  → ethtool -K eth0 gro off
-1 loses, 1 alters; 2 can be mended with --fix (";
+1 loses, 1 alters; 2 can be fixed with --fix (";
         assert!(text("eth0", false, 120).starts_with(expected), "{}", text("eth0", false, 120));
     }
 

@@ -60,7 +60,7 @@ fn checked_text(checked: &Checked) -> String {
     text += &match (checked.findings.len(), mendable) {
         (0, _) => "OK (packets are not read: tapline store verify does)\n".to_owned(),
         (all, 0) => format!("{all} findings\n"),
-        (all, mendable) => format!("{all} findings, of which tapline store repair mends {mendable}\n"),
+        (all, mendable) => format!("{all} findings, of which tapline store repair can fix {mendable}\n"),
     };
     text
 }

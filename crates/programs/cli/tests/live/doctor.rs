@@ -365,7 +365,7 @@ fn the_report_for_people_is_summed_and_explained() {
     let plain = of(&[]);
     let mend = format!("ip netns exec {} ethtool -K {NEAR} gro off", patient.namespace.name());
     assert!(plain.contains(&mend), "{plain}");
-    assert!(plain.lines().last().is_some_and(|line| line.contains(" can be mended with --fix (")), "{plain}");
+    assert!(plain.lines().last().is_some_and(|line| line.contains(" can be fixed with --fix (")), "{plain}");
     assert!(!plain.contains("\nfine ") && of(&["--all"]).contains("\nfine "), "{plain}");
     assert!(of(&["--why"]).contains("Packets of a connection are merged before the tap"));
 }
