@@ -25,7 +25,7 @@ use crate::stored::gap_json;
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:
   tapline store status /srv/store               segments, times, packets, losses, size of the index
-  tapline store check /srv/store                heads and indexes: damage, and what repair mends
+  tapline store check /srv/store                heads and indexes: damage, and the part that repair can fix
   tapline store verify /srv/store               every checksum, and the chain of hashes
   tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'      keeps such packets
   tapline store forget /srv/store 'host 192.0.2.7'                      erases them; asks before
