@@ -21,7 +21,7 @@ use crate::error::check;
 /// Call it before the process has more than one thread: a fork of a threaded process may find locks held for ever.
 ///
 /// # Errors
-/// If a process or socket cannot be had.
+/// If a process or socket cannot be created.
 pub fn start(serve: impl FnOnce(UnixStream)) -> io::Result<UnixStream> {
     let (ours, theirs) = UnixStream::pair()?;
     // SAFETY: fork has no memory preconditions; the child ends in `_exit`, so that no destructor or buffer of the parent
@@ -66,7 +66,7 @@ fn detach(socket: &UnixStream) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// Closes what the parent had open and a child must not hold: the program's own end of the socket above all, without
+/// Closes descriptors of the parent that a child must not hold: the program's own end of the socket above all, without
 /// whose close the child would never learn that the program has gone; and its standard output, whose reader waits for
 /// the end.
 pub(crate) fn close_others(keep: &[RawFd]) {

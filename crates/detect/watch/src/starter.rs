@@ -34,7 +34,7 @@ impl CommandStarter {
     /// Call it before the process has more than one thread, as it forks.
     ///
     /// # Errors
-    /// If a process or socket cannot be had.
+    /// If a process or socket cannot be created.
     pub fn start(
         give_up: impl FnOnce() -> Result<(), String>,
         read: impl FnMut() -> Vec<Vec<String>>,

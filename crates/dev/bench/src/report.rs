@@ -63,7 +63,7 @@ impl Report {
         Ok(Report { csv })
     }
 
-    /// Prints what the figures belong to.
+    /// Prints the machine of the figures.
     pub(crate) fn describe_machine(&self) {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();

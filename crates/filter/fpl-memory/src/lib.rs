@@ -50,7 +50,7 @@ pub enum Error {
     /// The cell does not exist.
     #[error("there is no cell {cell}: {cells} cells count from 0")]
     NoCell {
-        /// The cell asked for.
+        /// The requested cell.
         cell: u64,
         /// The number of cells.
         cells: u64,

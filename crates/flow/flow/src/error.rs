@@ -9,7 +9,7 @@ pub enum Error {
     /// The flow table cannot have this size.
     #[error("{flows_max} flows at most: the table takes 1 to {max}; give another --flows-max")]
     FlowsMax {
-        /// The size that was asked for.
+        /// The requested size.
         flows_max: usize,
         /// The most.
         max: usize,
@@ -17,7 +17,7 @@ pub enum Error {
     /// The system has too little memory for a table of this size.
     #[error("no memory for {flows_max} flows, which may take {bytes} bytes: give a smaller --flows-max")]
     Memory {
-        /// The size that was asked for.
+        /// The requested size.
         flows_max: usize,
         /// The most memory that it takes, in bytes.
         bytes: usize,
@@ -27,7 +27,7 @@ pub enum Error {
     Timeout {
         /// The timeout's name.
         name: &'static str,
-        /// The timeout that was asked for, in seconds.
+        /// The requested timeout, in seconds.
         seconds: f64,
         /// The least that it may be.
         least: &'static str,
@@ -59,7 +59,7 @@ pub enum Error {
     /// The length of payload to keep is out of its range.
     #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
     Payload {
-        /// The length that was asked for, in bytes.
+        /// The requested length, in bytes.
         payload: u16,
         /// The most.
         max: u16,

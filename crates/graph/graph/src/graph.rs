@@ -128,7 +128,7 @@ impl Graph {
     /// Adds a node that gets what the outputs `inputs` hand on; a source if there are none.
     ///
     /// # Panics
-    /// If an input is none of this graph.
+    /// If an input does not belong to this graph.
     pub fn add(
         &mut self,
         name: &str,
@@ -391,7 +391,7 @@ impl Graph {
         results
     }
 
-    /// Adds what the same graph found out in another worker.
+    /// Adds the results of the same graph in another worker.
     pub fn merge(&mut self, other: &Graph) {
         for (node, other) in self.nodes.iter_mut().zip(&other.nodes) {
             node.stage.merge(other.stage.as_any());
@@ -495,7 +495,7 @@ impl Out<'_> {
         Out { rest, ports: &mut [], passed: Amount::default(), inner: 0 }
     }
 
-    /// Hands the selected packets on. Afterwards the selection is what the last successor left of it.
+    /// Hands the selected packets on. Afterwards the selection is as the last successor left it.
     ///
     /// # Errors
     /// The first of all successors that failed; the others got the packets all the same.

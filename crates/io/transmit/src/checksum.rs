@@ -13,7 +13,7 @@ pub(super) struct Field {
     pub(super) start: usize,
     /// The field's first byte.
     pub(super) at: usize,
-    /// The end of what is summed up.
+    /// The end of the summed bytes.
     pub(super) end: usize,
     /// The sum of the pseudo-header, folded.
     pub(super) pseudo: u16,
@@ -44,7 +44,7 @@ impl Field {
         Some(Field { start, at, end, pseudo, is_udp: protocol == UDP })
     }
 
-    /// Whether the field holds what the kernel leaves there for an adapter to complete: the pseudo-header's sum, not
+    /// Whether the field has the value that the kernel leaves for an adapter to complete: the pseudo-header's sum, not
     /// inverted.
     pub(super) fn is_partial(&self, data: &[u8]) -> bool {
         data.get(self.at..self.at + 2) == Some(&self.pseudo.to_be_bytes())

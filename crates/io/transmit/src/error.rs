@@ -27,7 +27,7 @@ pub enum TransmitError {
     /// No interface of this name.
     #[error("there is no interface {wanted:?} to send on; there are: {present}")]
     NoSuchInterface {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         wanted: String,
         /// The names that there are.
         present: String,
@@ -37,13 +37,13 @@ pub enum TransmitError {
         "packets would go round for ever: {way}\n  capture somewhere else, or send somewhere else; a filter does not make this right"
     )]
     Round {
-        /// The way round: what is captured where, and sent where.
+        /// The loop: interfaces of capture, and of sending.
         way: String,
     },
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}{known}")]
     NoSuchNamespace {
-        /// The name or setting that was asked for.
+        /// The requested name or setting.
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
@@ -58,7 +58,7 @@ pub enum TransmitError {
         /// The error of the kernel.
         source: SyscallError,
     },
-    /// The back end that was asked for cannot be had.
+    /// The requested back end is not available.
     #[error("{interface}: no sending by {backend}: {why}\n  --backend auto takes the best that works")]
     NoBackend {
         /// The interface.

@@ -1,4 +1,4 @@
-//! Collecting samples when they are asked for.
+//! Collects samples on request.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -76,9 +76,9 @@ pub fn second_without_rows(number: u64, second: Second) -> Reading {
 pub struct Feed {
     /// The folder of the meters; `None` for those of this system.
     folder: Option<RunFolder>,
-    /// The process that was asked for; `None` for any.
+    /// The requested process; `None` for any.
     pid: Option<u32>,
-    /// The name of the meter that was asked for; `None` for any.
+    /// The name of the requested meter; `None` for any.
     name: Option<String>,
     /// The name of the meter that is taken first, if it runs.
     preferred: Option<String>,

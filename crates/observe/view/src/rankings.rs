@@ -153,13 +153,13 @@ fn flow_words(change: &Change<'_>) -> [u64; 5] {
     [a, b, c, d, rest_of_flow(change)]
 }
 
-/// The name that was asked for, else the application.
+/// The requested name, else the application.
 fn name_words(change: &Change<'_>) -> [u64; KEY_WORDS] {
     let name = if change.name.is_empty() { change.application } else { change.name };
     if name.is_empty() { [0; KEY_WORDS] } else { Key::name(name).0 }
 }
 
-/// The application of a flow and the name that was asked for.
+/// The application of a flow and the requested name.
 fn flow_name(change: &Change<'_>) -> Key {
     match (change.application, change.name) {
         ("", "") => Key::default(),

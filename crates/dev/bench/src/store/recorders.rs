@@ -70,7 +70,7 @@ impl Recorder {
         }
     }
 
-    /// Whether it can be had here.
+    /// Whether it is installed here.
     pub(super) fn is_here(self, tapline: &Path) -> bool {
         match self {
             Recorder::Tapline => true,

@@ -96,7 +96,7 @@ impl TunnelPayload {
         FieldOffset { base: Base::Cell(self.outer.start), offset }
     }
 
-    /// A place behind what was found so far.
+    /// An offset behind the payload's start.
     fn at(self, offset: u32) -> FieldOffset {
         FieldOffset { base: Base::Cell(self.base), offset }
     }

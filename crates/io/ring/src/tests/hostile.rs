@@ -343,7 +343,7 @@ proptest! {
     }
 }
 
-/// A packet older than the start asked for takes a look too, and packets stored since a reader went on to the present
+/// A packet older than the requested start costs a look too, and packets stored since a reader went on to the present
 /// are not counted once more, whatever their time.
 #[test]
 fn times_out_of_order_do_not_block_readers() {

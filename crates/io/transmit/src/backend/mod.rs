@@ -44,7 +44,7 @@ const EOPNOTSUPP: i32 = 95;
 const EMSGSIZE: i32 = 90;
 const EBUSY: i32 = 16;
 
-/// A way for frames to the interface.
+/// A back end for frames to the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Backend {
@@ -81,7 +81,7 @@ impl fmt::Display for Backend {
     }
 }
 
-/// The back end that is asked for.
+/// The requested back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendChoice {
     /// The fastest that the interface can.
@@ -101,7 +101,7 @@ pub struct SkippedBackend {
     pub reason: String,
 }
 
-/// An open way.
+/// An open back end.
 #[derive(Debug)]
 pub(super) enum OpenBackend {
     Packet(FrameSocket),
@@ -110,7 +110,7 @@ pub(super) enum OpenBackend {
 }
 
 impl OpenBackend {
-    /// Opens what is wanted. Gives also what was passed over.
+    /// Opens the best back end of the choice. Returns also those that were skipped, with the reason.
     pub(super) fn open(
         permit: &SendPermit,
         choice: BackendChoice,
@@ -243,8 +243,8 @@ impl OpenBackend {
         }
     }
 
-    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will,
-    /// their bytes, and why: an error number, or 0.
+    /// Waits until the kernel has released all frames. Returns the number of frames at the end that were not sent,
+    /// their bytes, and the error number, or 0.
     pub(super) fn finish(&mut self, timeout: Duration) -> (u64, u64, i32) {
         match self {
             OpenBackend::Xdp(sender, _) => sender.finish(timeout),

@@ -8,7 +8,7 @@ pub fn dns_query(id: u16, name: &str, kind: u16) -> Vec<u8> {
     [&dns_header(id, 0x0100, 1, 0), &dns_question(name, kind)[..]].concat()
 }
 
-/// The answer to [`dns_query`]: one address record for each of `addresses`, by a pointer to the name asked for.
+/// The answer to [`dns_query`]: one address record for each of `addresses`, by a pointer to the requested name.
 pub fn dns_response(id: u16, name: &str, kind: u16, ttl_s: u32, addresses: &[IpAddr]) -> Vec<u8> {
     let mut bytes =
         [&dns_header(id, 0x8180, 1, addresses.len() as u16), &dns_question(name, kind)[..]].concat();

@@ -35,7 +35,7 @@ const SAMPLE: usize = 64;
 /// Calls of the filter in one round (one run of the loaded program).
 const CALLS: usize = 32;
 
-/// Estimated duration of a round, in nanoseconds: sets how many rounds fit the time asked for.
+/// Estimated duration of a round, in nanoseconds: sets how many rounds fit the requested time.
 const ROUND_NS: u128 = 200;
 
 /// ifindex of `lo`: 1 in every network namespace.

@@ -13,7 +13,7 @@ const PROBES_MAX: usize = 24;
 const KEPT_RATE: f64 = 0.98;
 /// Share of the generator's own limit from which a result counts as limited by it.
 const NEAR: f64 = 0.95;
-/// No rate below this is asked for.
+/// The lowest rate to try.
 const RATE_MIN: f64 = 100.0;
 
 /// One rate that was tried.

@@ -91,7 +91,7 @@ fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
     plan.map_err(mistake)
 }
 
-/// The graphs that were asked for, with what messages call them.
+/// The requested graphs, with their names for messages.
 fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
     let file = |path: &PathBuf| -> Result<(String, String)> {
         let text = input_file::read_text(path, input_file::TEXT_MAX);

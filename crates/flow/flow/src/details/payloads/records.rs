@@ -9,7 +9,7 @@ use crate::Details;
 /// The first question of a flow, and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
-    /// The name that was asked for, or answered where the question was not seen.
+    /// The requested name, or the answered one if the question was not seen.
     pub name: Box<str>,
     /// The type of record that was asked for (IANA, DNS Parameters).
     pub kind: u16,
