@@ -3,7 +3,7 @@
 #
 #   near0 ==veth== port0 [bridge] port1 ==veth== far0 --> backlog of one processor --> taps --> tcpdump, tapline
 #     ^                                                   (1,000 packets)               '-> a list of blocked addresses
-#     tapline generate: 5,000 packets/s, a burst, 5,000 packets/s
+#     tapline generate: 1,000 packets/s, a burst, 1,000 packets/s
 #
 # The kernel queues received packets for each processor (net.core.netdev_max_backlog). If the queue is full, packets are
 # dropped before any capture program sees them. Here the processor is slow because it compares each packet with a list
@@ -69,11 +69,12 @@ run() {
     running+=("$tcpdump" "$watch")
     until [ "$(inside awk 'NR > 1 && $5 > 0' /proc/net/packet | wc -l)" -ge 2 ]; do sleep 0.1; done
     : >"$folder/sent.txt"
-    send rate=5k count=10k
+    send rate=1k count=2k
     local at
     at=$(date -u +%T.%3N)
     send count="$burst"
-    send rate=5k count=10k
+    sleep 1
+    send rate=1k count=2k
     printf '\nsender, with a burst of %s packets at %s UTC\n' "$burst" "$at"
     grep -E 'packets sent|NOT SENT' "$folder/sent.txt"
     sleep 1
@@ -99,12 +100,12 @@ RULES
 
 echo "== The backlog of the kernel's default, 1,000 packets"
 echo 1000 >"$setting"
-"$tapline" doctor --netns "$namespace" far0 --watch 8 >"$folder/doctor.txt" 2>&1 &
+"$tapline" doctor --netns "$namespace" far0 --watch 9 >"$folder/doctor.txt" 2>&1 &
 doctor=$!
 running=("$doctor")
 run
 wait "$doctor" || true
-printf '\ntapline doctor --watch 8\n'
+printf '\ntapline doctor --watch 9\n'
 grep '^loses' "$folder/doctor.txt"
 
 printf '\n== The backlog that the doctor proposes, 4,000 packets\n'
