@@ -319,9 +319,7 @@ fn folder_and_size(spool: &str) -> Result<(&str, u64)> {
         Ok(bytes) if !folder.is_empty() => {
             bail!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
         }
-        _ => bail!(
-            "--spool {spool}: expects DIR,SIZE (for example /var/spool/tapline,20G), such as --spool /var/spool/tapline,20G"
-        ),
+        _ => bail!("--spool {spool}: expected DIR,SIZE, such as --spool /var/spool/tapline,20G"),
     }
 }
 

@@ -108,7 +108,7 @@ fn mistakes_are_told_in_words() {
     probe(&["--export", "batch+file:a?format=arrow"]).failed_saying(&["are not a file", "parquet:DIR"]);
     probe(&["--export", "kafka://h"]).failed_saying(&["topic is missing"]);
     probe(&["--export", "kafka://me:sesame@h/t"]).failed_saying(&["--export-secret"]);
-    probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["expects DIR,SIZE"]);
+    probe(&["--export", "batch+file:a", "--spool", "x"]).failed_saying(&["expected DIR,SIZE"]);
     probe(&["--export", "json:a", "--spool", "x,1G"]).failed_saying(&["receivers of batches"]);
     probe(&["--export", "batch+file:a", "--sensor", "a/b"]).failed_saying(&["not a name of a sensor"]);
     probe(&["--export", "batch+stdout:,json:-"]).failed_saying(&["only one output can use standard output"]);

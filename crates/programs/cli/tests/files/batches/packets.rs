@@ -59,10 +59,10 @@ fn receivers_of_packets_that_cannot_be_are_told() {
     capture(&["-w", "http://h/?format=json"]).failed_saying(&["sections of pcapng", "format="]);
     capture(&["-w", "kafka://h"]).failed_saying(&["topic is missing"]);
     capture(&["-w", "kafka://h/t", "-C", "1"]).failed_saying(&["are for files"]);
-    capture(&["-w", "http://h/", "--spool", "x"]).failed_saying(&["expects DIR,SIZE"]);
+    capture(&["-w", "http://h/", "--spool", "x"]).failed_saying(&["expected DIR,SIZE"]);
     capture(&["-c", "1", "--spool", "x,1G"]).failed_saying(&["there is none"]);
     run(["capture", "-i", "kafka://h/t", "-i", "lo"]).failed_saying(&["is read alone"]);
-    run(["capture", "-i", "kafka://h/t?until=now"]).failed_saying(&["no setting", "until=end"]);
+    run(["capture", "-i", "kafka://h/t?until=now"]).failed_saying(&["unknown setting", "until=end"]);
 }
 
 /// Under `sudo` and with `-Z` a process is confined before it has a receiver: passwords stay within reach.
