@@ -105,7 +105,7 @@ impl Event {
             text.push_str(&escaped(&message));
         }
         if self.swallowed > 0 {
-            let _ = write!(text, " ({} not told)", self.swallowed);
+            let _ = write!(text, " ({} not reported)", self.swallowed);
         }
         if let Some(file) = &self.recording {
             let _ = write!(text, " [{file}]");
@@ -184,7 +184,7 @@ mod tests {
             swallowed: 3,
             ..Event::of_rule("scan")
         };
-        let text = "2023-11-14T22:13:20.000000001Z scan raised: src 10.0.0.9, value 20 (3 not told)";
+        let text = "2023-11-14T22:13:20.000000001Z scan raised: src 10.0.0.9, value 20 (3 not reported)";
         assert_eq!(event.to_text(), text);
         assert_eq!(event.to_json()["key"]["src"], "10.0.0.9");
         assert_eq!(event.to_json()["swallowed"], 3);

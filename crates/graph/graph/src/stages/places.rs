@@ -26,7 +26,7 @@ pub(super) const PARAMETER: Parameter = Parameter {
     name: "enrich",
     kind: ParameterType::Text,
     default: Some("none"),
-    meaning: "files with the places of addresses, CSV or MMDB, with commas (docs/enrich.md): for elements such as sourceCountry; places in a template stands for all of them. Files that change are read again",
+    meaning: "files with the places of addresses, CSV or MMDB, with commas (docs/enrich.md): for elements such as sourceCountry; places in a template means all of them. Files that change are read again",
 };
 
 /// Files of places that are open in a run.

@@ -59,7 +59,7 @@ fn events_page(events: &Events, room: Room) -> Vec<Line> {
         let look = if event.kind == "raised" { Look::Bad } else { Look::Plain };
         let swallowed = match event.swallowed {
             0 => String::new(),
-            number => format!(" ({} not told)", grouped(number)),
+            number => format!(" ({} not reported)", grouped(number)),
         };
         let time = second_of(event.time_ns);
         let text = format!("{time:<19}  {:<7}  {:<16}  {}{swallowed}", event.kind, event.rule, event.text);
@@ -233,7 +233,7 @@ fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
         lines.push(term(if at == 0 { "" } else { "+" }, name, value, why, is_bad));
     }
     lines.push(term("=", "offered by the interface", window.offered[0], "", false));
-    lines.push(Line::new(Look::Head, "Beside the sum"));
+    lines.push(Line::new(Look::Head, "Not in the sum"));
     lines.extend([
         term("", "lost in card and driver", window.lost_before, "by their own counters", true),
         term("", "lent by the sources", window.delivered, "before filters", false),
