@@ -466,7 +466,7 @@ mod tests {
             ("clickhouse://h", "table is missing"),
             ("clickhouse://h/a.b;drop", "not a table"),
             ("clickhouse://h+/a", "host is missing"),
-            ("clickhouse://h/a?x=y", "no setting"),
+            ("clickhouse://h/a?x=y", "unknown setting"),
             ("clickhouse://h/a?format=json", "native"),
             ("kafka://a:sesame@h/t", "a file"),
             ("kafka://h", "topic is missing"),
@@ -475,9 +475,12 @@ mod tests {
             ("batch+stdout:a", "no name"),
             ("batch+file:a?compress=lz4", ".lz4"),
             ("http://h/?compress=xz", "expected gzip, zstd or lz4"),
-            ("batch+file:a?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),
+            ("batch+file:a?format=xml", "expected one of json, goflow, ipfix, native, arrow, parquet"),
             ("batch+file:a?format=parquet", "parquet:DIR"),
-            ("http://me:sesame@host/?format=xml", "there are json, goflow, ipfix, native, arrow, parquet"),
+            (
+                "http://me:sesame@host/?format=xml",
+                "expected one of json, goflow, ipfix, native, arrow, parquet",
+            ),
         ] {
             let error = Destination::parse(text).expect_err(text).to_string();
             assert!(error.contains(why) && !error.contains("sesame"), "{error}");

@@ -313,8 +313,8 @@ mod tests {
         assert_eq!((topic.is_from_end, topic.is_until_end, topic.group.as_deref()), (true, true, Some("g")));
         for (text, why) in [
             ("kafka://h", "topic is missing"),
-            ("kafka://h/t?key=none", "no setting"),
-            ("kafka://h/t?until=now", "no setting"),
+            ("kafka://h/t?key=none", "unknown setting"),
+            ("kafka://h/t?until=now", "unknown setting"),
             ("kafka://me:sesame@h/t", "properties="),
             ("h/t", "begins with"),
         ] {

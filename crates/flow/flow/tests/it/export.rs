@@ -349,7 +349,7 @@ fn templates_that_cannot_be_are_refused() {
     assert!(refused(template("nonsense")).contains("`nonsense`"));
     assert!(refused(ExportOptions { mtu: 256, biflow: true, ..ExportOptions::default() }).contains("--mtu"));
     let v9 = ExportOptions { version: Version::V9, ..template("initialTCPFlags") };
-    assert!(refused(v9).contains("not a number"));
+    assert!(refused(v9).contains("no number"));
     let v9 = ExportOptions { version: Version::V9, ..template("default,application") };
     assert!(refused(v9).contains("no length"));
     assert_eq!(refused(template("protocolIdentifier")), "");

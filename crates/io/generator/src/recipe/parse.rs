@@ -263,7 +263,7 @@ fn unknown(item: &Item) -> SyntaxError {
     let known = KEYS.iter().find(|key| key.name == item.name);
     let message = match (known, is_word) {
         (Some(key), true) => format!("`{}` needs a value: {}", key.name, key.value),
-        (Some(_), false) => format!("`{}` has no value", item.name),
+        (Some(_), false) => format!("`{}` takes no value", item.name),
         (None, true) => format!("there is no word `{}` in recipes", item.name),
         (None, false) => format!("there is no key `{}` in recipes", item.name),
     };
@@ -416,7 +416,7 @@ mod tests {
         let filter = refused("match='tcp and )' udp");
         assert!(filter.contains("\n  match='tcp and )' udp\n                 ^"), "{filter}");
         assert!(refused("size").contains("`size` needs a value"));
-        assert!(refused("udp=1").contains("`udp` stands alone"));
+        assert!(refused("udp=1").contains("`udp` takes no value"));
         assert!(
             refused("flows=3 flows=4")
                 .starts_with("`flows` is given twice\n  flows=3 flows=4\n  ~~~~~~~ ^^^^^^^")
