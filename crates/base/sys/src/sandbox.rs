@@ -160,6 +160,12 @@ pub fn folder_of(path: &Path) -> Option<&Path> {
     Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
 }
 
+/// The folder, or the first above it that is there.
+pub fn nearest_folder(folder: &Path) -> PathBuf {
+    let found = folder.ancestors().find(|folder| folder.is_dir());
+    found.map_or_else(|| ".".into(), Path::to_owned)
+}
+
 fn seccomp(calls: &[c_long], families: &[i32], bpf: &[i32]) -> Result<(), seccompiler::Error> {
     // The C library then makes threads by clone(2), whose flags can be looked at.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);

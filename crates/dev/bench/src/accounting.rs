@@ -5,19 +5,19 @@
 //!         measured: two readings of the clock and an add for each stage and batch | unmeasured: none
 //! ```
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use tapline_file::{FileInput, MergeOrder};
-use tapline_graph::catalog::GraphSettings;
+use tapline_graph::catalog::{Catalog, GraphSettings};
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};
 use tapline_measure::runs::Run;
 use tapline_meters::Meters;
-use tapline_packet::{ClockReading, Interface, Timestamp};
+use tapline_packet::{ClockReading, Timestamp};
 use tapline_sys::clock;
 use tapline_sys::usage::thread_time;
 
@@ -60,19 +60,10 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
 /// One run of a graph behind the file, in this thread.
 pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
-    let plan = Plan::new(&[GraphText { name: "bench", text: &text }]).map_err(|error| anyhow!(error))?;
+    let plan = Plan::new(Catalog::standard(), &[GraphText { name: "bench", text: &text }])
+        .map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));
-    let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let common = GraphSettings {
-        options: Arc::new(options),
-        workers: 1,
-        interpret: false,
-        directory: PathBuf::new(),
-        view: None,
-        rule_files: Default::default(),
-        place_files: Default::default(),
-        commands: None,
-    };
+    let common = GraphSettings::default();
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let context =
         WorkerContext { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };

@@ -60,7 +60,7 @@ pub use contradiction::is_never_true;
 pub use display::equivalent_of_display_filter;
 pub use explain::{explain, tree};
 pub use generate::{folded, generate};
-pub use names::{FixedNames, Ports, Resolver, SystemNames};
+pub use names::{FixedNames, Ports, Resolver, SystemNames, may_ask_for_names};
 pub use options::{HandleKind, Options};
 pub use parse::{DEPTH_MAX, parse};
 pub use resolve::lower;

@@ -16,6 +16,11 @@ use std::path::{Path, PathBuf};
 
 use tapline_packet::numbers::ip_protocol;
 
+/// Whether compiling a filter may ask a name server: it may name hosts or networks.
+pub fn may_ask_for_names(filter: &str) -> bool {
+    ["host", "net", "gateway", "src", "dst"].iter().any(|word| filter.contains(word))
+}
+
 /// Looks names up. Asking may block, for hosts.
 pub trait Resolver: std::fmt::Debug {
     /// The addresses of a host; none if it is unknown.

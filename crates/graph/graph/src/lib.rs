@@ -38,6 +38,7 @@ pub mod stages;
 mod table;
 mod topic_source;
 mod worker_merge;
+mod worker_source;
 
 pub use account::{ChainCounts, GraphAccount, StageAccount};
 pub use chain::Chain;
@@ -56,6 +57,7 @@ pub use table::{Cell, Table, grouped};
 pub use tapline_view::{Error as ViewError, ViewFile};
 pub use topic_source::TopicSource;
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};
+pub use worker_source::WorkerSource;
 
 #[cfg(test)]
 #[path = "../tests/it/trial/mod.rs"]

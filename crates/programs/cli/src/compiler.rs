@@ -97,21 +97,6 @@ impl Compiler {
     }
 }
 
-/// The first error, if none of these interfaces supports a filter. If some do, the others do not matter.
-pub(crate) fn fits_any<T>(
-    interfaces: &[Interface],
-    compile: impl Fn(&Interface) -> Result<T, Error>,
-) -> Result<(), Error> {
-    let mut first = None;
-    for interface in interfaces {
-        match compile(interface) {
-            Ok(_) => return Ok(()),
-            Err(error) => first = first.or(Some(error)),
-        }
-    }
-    first.map_or(Ok(()), Err)
-}
-
 /// The filter's text: a file's, or the words of the command line joined.
 pub(crate) fn filter_text(file: Option<&Path>, words: &[String]) -> Result<String> {
     let Some(path) = file else { return Ok(words.join(" ")) };

@@ -11,9 +11,9 @@ use tapline_file::Section;
 use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
 use tapline_graph::stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
+use tapline_sys::sandbox::nearest_folder;
 
 use crate::args::parse_duration;
-use crate::run::confining;
 
 /// The least size of a spool, in bytes.
 const SPOOL_MIN: u64 = 1_000_000;
@@ -150,7 +150,7 @@ impl ReceiverArgs {
     /// The spool's folder, or the first above it that is there.
     pub(crate) fn spool_folder(&self) -> Option<PathBuf> {
         let (folder, _) = folder_and_size(self.spool.as_deref()?).ok()?;
-        Some(confining::existing(Path::new(folder)))
+        Some(nearest_folder(Path::new(folder)))
     }
 
     /// A spool without a receiver is a mistake.

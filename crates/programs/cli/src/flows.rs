@@ -85,7 +85,11 @@ fn sources_text(table: &Table) -> String {
                 },
             ),
             Entry::left("protocol", word("protocol")),
-            Entry::right("domain", word("domain").replace(',', "")),
+            Entry::right(
+                "domain",
+                cell("domain")
+                    .map_or_else(String::new, |cell| number_text(cell, |number| number.to_string())),
+            ),
             Entry::right("datagrams", amount(number("datagrams"), "")),
             Entry::right("flows", amount(number("flows"), "")),
             Entry::right("packets", amount(number("packets"), "")),
@@ -110,7 +114,7 @@ struct Flow {
     back: Option<u64>,
     ms: u64,
     first_ns: i64,
-    rtt_us: Option<String>,
+    round_trip: Option<String>,
     again: Option<String>,
     state: String,
     ended: String,
@@ -152,7 +156,7 @@ impl Flow {
             back: counted("bytes_back"),
             ms: number("ms"),
             first_ns: cell("first_ns").and_then(time_of).unwrap_or(0),
-            rtt_us: known("rtt_us"),
+            round_trip: cell("rtt_us").map(|cell| number_text(cell, microseconds)),
             again: known("again"),
             state: word("state"),
             ended: word("end"),
@@ -177,8 +181,7 @@ impl Flow {
         cells.push(Entry::right("bytes", or_unknown(self.bytes, bytes)));
         cells.push(Entry::right("back", or_unknown(self.back, bytes)));
         cells.push(Entry::right("duration", duration(self.ms)));
-        let rtt = |text: &String| text.replace(',', "").parse().map_or(text.clone(), microseconds);
-        cells.extend(self.rtt_us.as_ref().map(|text| Entry::right("round trip", rtt(text))));
+        cells.extend(self.round_trip.clone().map(|text| Entry::right("round trip", text)));
         cells.extend(self.again.clone().map(|text| Entry::right("sent again", text)));
         cells.push(Entry::left("state", self.state.clone()));
         cells.push(Entry::left("ended", self.ended.clone()));
@@ -278,6 +281,11 @@ fn time_of(cell: &Cell) -> Option<i64> {
         Cell::Time(ns) => Some(*ns),
         Cell::Number(_) | Cell::Sum(_) | Cell::Text(_) | Cell::Unknown => None,
     }
+}
+
+/// The text of a cell, whose number is written by `text`.
+fn number_text(cell: &Cell, text: fn(u64) -> String) -> String {
+    if let Cell::Number(number) = cell { text(*number) } else { cell.to_string() }
 }
 
 /// The number of a cell; 0 if it has none.

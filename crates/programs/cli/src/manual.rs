@@ -13,8 +13,8 @@ use clap::{Arg, Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-use tapline_graph::catalog;
 
+use crate::run::catalog;
 use page::PAGES;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -67,7 +67,7 @@ const INTERFACES: &str = "TAPLINE_INTERFACES";
 
 /// The completions of a shell, with the names of stages, and of the interfaces when they are used.
 fn completions(shell: Shell, program: Command) -> String {
-    let classes = PossibleValuesParser::new(catalog::CLASSES.iter().map(|class| class.name));
+    let classes = PossibleValuesParser::new(catalog().classes().iter().map(|class| class.name));
     let program = program.mut_subcommand("run", |run| run.mut_arg("stages", |arg| arg.value_parser(classes)));
     let mut program = with_interfaces(program);
     let mut script = Vec::new();

@@ -75,12 +75,6 @@ pub(crate) fn folders_of_meters() -> impl Iterator<Item = PathBuf> {
     folders.into_iter().map(|folder| folder.path().to_owned())
 }
 
-/// Whether compiling a filter may ask a name server: it names hosts or networks. Filters are compiled again for
-/// interfaces that come later.
-pub(crate) fn may_ask_for_names(filter: &str) -> bool {
-    ["host", "net", "gateway", "src", "dst"].iter().any(|word| filter.contains(word))
-}
-
 /// Creator of the files at `path`: this process, or, before it becomes another user, a process
 /// that kept the rights which we have now.
 pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn FileCreator>> {

@@ -446,6 +446,8 @@ mod tests {
     use clap::Parser;
     use tapline_graph::plan::{GraphText, Plan};
 
+    use crate::run::catalog;
+
     #[derive(Debug, Parser)]
     struct ProbeLine {
         #[command(flatten)]
@@ -472,9 +474,9 @@ mod tests {
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let graph = graph_of(line);
-            let plan = graph.plan().unwrap_or_else(|why| panic!("{why}"));
+            let plan = graph.plan(catalog()).unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(plan.nodes.len(), nodes, "{graph}");
-            let read = Plan::new(&[GraphText { name: "probe", text: &graph.to_string() }]);
+            let read = Plan::new(catalog(), &[GraphText { name: "probe", text: &graph.to_string() }]);
             assert_eq!(read.unwrap_or_else(|why| panic!("{why}")).dot(), plan.dot(), "{graph}");
         }
         assert!(graph_of("-r a").to_string().contains("active=60000000000ns, idle=15000000000ns"));

@@ -22,6 +22,7 @@ pub(crate) use json::{interface_json, json, unsent_json};
 use std::fmt::Write as _;
 
 use clap::{Args, ValueEnum};
+use tapline_graph::catalog::Property;
 use tapline_graph::{ChainCounts, GraphAccount, StageAccount, grouped};
 use tapline_source::{
     Count, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount, TapAccount,
@@ -29,6 +30,7 @@ use tapline_source::{
 };
 
 use crate::escape::plain;
+use crate::run::catalog;
 use crate::strict;
 
 /// Width of the column that says where.
@@ -139,13 +141,7 @@ fn engine(filter: &FilterAccount) -> String {
 
 /// Word for packets that a stage did not hand on.
 fn refused_word(class: &str) -> &'static str {
-    match class {
-        "filter" => "filtered",
-        "sample" => "sampled out",
-        "dedup" => "copies",
-        "drop" => "dropped",
-        _ => "refused",
-    }
+    catalog().class(class).map_or("refused", |class| class.refused)
 }
 
 /// Causes of an output's losses with their packets, where it names any, between `before` and `after`.
@@ -163,7 +159,7 @@ fn loss_causes(output: &OutputAccount, before: &str, after: &str) -> String {
 
 /// Word for packets that an output took.
 fn written_word(class: &str) -> &'static str {
-    if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
+    if catalog().class(class).is_some_and(|class| class.has(Property::Sends)) { "sent" } else { "written" }
 }
 
 /// Rows of an account.

@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn every_class_takes_the_units_of_the_docs() {
         let input = |kind: ParameterType, text: &str| kind.value(&Value::word(text)).is_ok();
-        for class in super::super::CLASSES {
+        for class in super::super::Catalog::standard().classes() {
             for parameter in class.parameters {
                 let shown = format!("{}({})", class.name, parameter.name);
                 match parameter.kind {

@@ -5,16 +5,23 @@ use std::sync::Arc;
 use tapline_filter::Options;
 use tapline_filterset::MatchPolicy;
 use tapline_ir::CompiledFilter;
+use tapline_packet::Timestamp;
 use tapline_source::Error;
+use tapline_store::StoreName;
+use tapline_sys::clock;
+use tapline_sys::sandbox::folder_of;
 
+use super::opening::{OpenContext, OpenError, refuse};
 use super::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
 };
+use crate::generated::GeneratedSource;
 use crate::stage::Stage;
-use crate::stages::{self, FilterStage};
+use crate::stages::{self, FilterStage, fits_any};
+use crate::worker_source::WorkerSource;
 
 /// Every class, sources first, then stages that narrow, change, count, and end.
-pub const CLASSES: &[StageClass] = &[
+pub(super) static CLASSES: &[StageClass] = &[
     DEVICE,
     FILE,
     GENERATE,
@@ -65,7 +72,8 @@ pub const CLASSES: &[StageClass] = &[
     stages::drop::CLASS,
 ];
 
-const DEVICE: StageClass = StageClass {
+/// The class `device`; programs open it.
+pub const DEVICE: StageClass = StageClass {
     name: "device",
     summary: "packets of a network interface",
     description: "AF_PACKET, as `tapline capture -i`: the host sends and receives as before. A filter that all of its packets meet first \
@@ -103,14 +111,14 @@ const DEVICE: StageClass = StageClass {
                 kept in step with the system's clock; batch: the system's clock once a batch (tapline profile --timestamps measures them)",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> print",
-    make: Constructor::Source,
+    properties: &[Property::Live],
+    make: Constructor::Source(refuse),
+    ..StageClass::BASE
 };
 
-const FILE: StageClass = StageClass {
+/// The class `file`; programs open it.
+pub const FILE: StageClass = StageClass {
     name: "file",
     summary: "packets of a capture file or of a store",
     description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time \
@@ -121,11 +129,13 @@ const FILE: StageClass = StageClass {
         default: None,
         meaning: "the file; - is standard input, store:DIRECTORY a store",
     }],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "file(\"a.pcapng\") -> count",
-    make: Constructor::Source,
+    access: |arguments, access| {
+        let store = StoreName::parse(arguments.text("name").as_ref()).and_then(Result::ok);
+        access.allowed.reads.extend(store.map(|store| store.directory));
+    },
+    make: Constructor::Source(refuse),
+    ..StageClass::BASE
 };
 
 const GENERATE: StageClass = StageClass {
@@ -140,14 +150,14 @@ const GENERATE: StageClass = StageClass {
         default: None,
         meaning: "the recipe of the packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
     }],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
-    make: Constructor::Source,
+
+    make: Constructor::Source(generate),
+    ..StageClass::BASE
 };
 
-const LISTEN: StageClass = StageClass {
+/// The class `listen`; programs open it.
+pub const LISTEN: StageClass = StageClass {
     name: "listen",
     summary: "datagrams that come to UDP sockets of this machine",
     description: "A socket for each address. A datagram is a packet with the headers of IP and UDP, so that every stage takes it; `collect` makes flows of \
@@ -158,11 +168,10 @@ const LISTEN: StageClass = StageClass {
         default: None,
         meaning: "addresses, with commas: udp://:4739 is a port on all addresses of the machine, udp://192.0.2.1:2055 one on this address",
     }],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "listen(\"udp://:4739,udp://:2055\") -> collect -> flowtop",
-    make: Constructor::Source,
+    properties: &[Property::Live],
+    make: Constructor::Source(refuse),
+    ..StageClass::BASE
 };
 
 const FILTER: StageClass = StageClass {
@@ -179,14 +188,20 @@ const FILTER: StageClass = StageClass {
         },
         stages::filters::FRAGMENTS,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
+    access: |arguments, access| {
+        access.allowed.ip |= tapline_filter::may_ask_for_names(arguments.text("text"));
+    },
+    check: |arguments, interfaces, options| {
+        Ok(fits_any(interfaces, |interface| compile(arguments.text("text"), &options(interface)))?)
+    },
+    refused: "filtered",
     make: Constructor::Stage(filter),
+    ..StageClass::BASE
 };
 
-const PRINT: StageClass = StageClass {
+/// The class `print`; programs open it.
+pub const PRINT: StageClass = StageClass {
     name: "print",
     summary: "packets as lines of text on standard output",
     description: "The text is that of tapline capture.",
@@ -205,25 +220,27 @@ const PRINT: StageClass = StageClass {
         },
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"icmp\") -> print(verbose=1)",
-    make: Constructor::Output,
+    properties: &[Property::Interactive],
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
-const JSON: StageClass = StageClass {
+/// The class `json`; programs open it.
+pub const JSON: StageClass = StageClass {
     name: "json",
     summary: "packets as JSON, one object a line, on standard output",
-    description: "",
-    parameters: &[],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> json",
-    make: Constructor::Output,
+    properties: &[Property::Interactive, Property::ReceiveHash],
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
-const RECORD: StageClass = StageClass {
+/// The class `record`; programs open it.
+pub const RECORD: StageClass = StageClass {
     name: "record",
     summary: "packets into a capture file",
     description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
@@ -242,13 +259,18 @@ const RECORD: StageClass = StageClass {
         },
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> record(\"all.pcapng.zst\")",
-    make: Constructor::Output,
+    access: |arguments, access| match arguments.text("name") {
+        "-" => {}
+        name => access.captures.extend(folder_of(name.as_ref()).map(Into::into)),
+    },
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
-const STORE: StageClass = StageClass {
+/// The class `store`; programs open it.
+pub const STORE: StageClass = StageClass {
     name: "store",
     summary: "packets into a store, with an index",
     description: "As tapline record --to does: the store is made if it is not there, its oldest segments make room, and tapline find has the packets \
@@ -280,11 +302,23 @@ const STORE: StageClass = StageClass {
         },
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"not port 22\") -> store(\"/srv/store\", size=80%, keep=7d)",
-    make: Constructor::Output,
+    properties: &[Property::Archive],
+    access: |arguments, access| access.allowed.makes.push(arguments.text("name").into()),
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
+
+fn generate(context: &OpenContext<'_>) -> Result<Vec<WorkerSource>, OpenError> {
+    let text = context.arguments().text("recipe");
+    let now = Timestamp::from_nanos(clock::realtime_ns());
+    let source = GeneratedSource::new(text, now).map_err(|error| error.render(text))?;
+    Ok(match context.site.workers {
+        1 => vec![WorkerSource::Whole(Box::new(source))],
+        workers => WorkerSource::shared(Box::new(source), workers),
+    })
+}
 
 fn filter(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();

@@ -2,15 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::{CLASSES, Outputs, StageClass};
+use super::{Catalog, Outputs, StageClass};
 
-/// Every class in a line.
-pub fn index() -> String {
-    let width = CLASSES.iter().map(|class| class.name.len()).max().unwrap_or(0);
-    CLASSES.iter().fold(String::new(), |mut text, class| {
-        let _ = writeln!(text, "  {:<width$}  {}", class.name, class.summary);
-        text
-    })
+impl Catalog {
+    /// Every class in a line.
+    pub fn index(&self) -> String {
+        let width = self.classes.iter().map(|class| class.name.len()).max().unwrap_or(0);
+        self.classes.iter().fold(String::new(), |mut text, class| {
+            let _ = writeln!(text, "  {:<width$}  {}", class.name, class.summary);
+            text
+        })
+    }
 }
 
 /// The page of one class.
@@ -43,7 +45,7 @@ fn synopsis(class: &StageClass) -> String {
     let arguments = parameters.collect::<Vec<_>>().join(", ");
     let call =
         if arguments.is_empty() { class.name.to_owned() } else { format!("{}({arguments})", class.name) };
-    let before = if matches!(class.make, super::Constructor::Source) { "" } else { "... -> " };
+    let before = if class.is_source() { "" } else { "... -> " };
     let after = match class.outputs {
         Outputs::None => "",
         Outputs::One | Outputs::Flows => " -> ...",

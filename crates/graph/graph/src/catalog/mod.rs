@@ -1,32 +1,78 @@
-//! The classes of stages: each declares its arguments, its purpose, and its constructor. Manual pages and checks come
-//! from that.
+//! The classes of stages: each declares its arguments, its purpose, its rights, and its constructor. Manual pages, checks
+//! and the confinement of a program come from that.
 //!
 //! ```text
-//! StageClass = name, summary, description, parameters, outputs, order, example, make
-//! StageDeclaration stage --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
+//! StageClass = name, summary, description, parameters, outputs, order, example, properties, access, check, make
+//! StageDraft --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
+//!                                            \--make(OpenContext)--> sources and outputs, which a program opens with all rights
 //! ```
+//!
+//! A program takes the classes of [`Catalog::standard`], and adds its own: `tests/it/embedding.rs` is an example.
 
+mod access;
 mod arguments;
 mod classes;
 mod manual;
+mod opening;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use tapline_capture::af_packet::KernelTally;
 use tapline_packet::Interface;
 use tapline_view::ViewFile;
 use tapline_watch::CommandStarter;
 
+pub use access::StageAccess;
 pub use arguments::{Arguments, Parameter, ParameterType};
-pub use classes::CLASSES;
-pub use manual::{index, page};
+pub use classes::{DEVICE, FILE, JSON, LISTEN, PRINT, RECORD, STORE};
+pub use manual::page;
+pub(crate) use opening::refuse;
+pub use opening::{OpenContext, OpenError, OpenSite};
+
+pub use crate::stages::{BOUNCE, PUBLISH, REFLECT};
 
 use crate::engine::Control;
 use crate::stage::Stage;
 use crate::stages::{PlaceFiles, RuleFiles};
+use crate::worker_source::WorkerSource;
 
-/// A class of stages.
+/// The classes that the graphs of a program may have.
+#[derive(Clone, Debug)]
+pub struct Catalog {
+    classes: Vec<&'static StageClass>,
+}
+
+impl Catalog {
+    /// The classes of this crate.
+    pub fn standard() -> &'static Catalog {
+        static STANDARD: LazyLock<Catalog> =
+            LazyLock::new(|| Catalog { classes: classes::CLASSES.iter().collect() });
+        &STANDARD
+    }
+
+    /// Adds a class, in place of one with its name.
+    #[must_use]
+    pub fn with(mut self, class: &'static StageClass) -> Catalog {
+        match self.classes.iter_mut().find(|known| known.name == class.name) {
+            Some(known) => *known = class,
+            None => self.classes.push(class),
+        }
+        self
+    }
+
+    /// The classes in their order.
+    pub fn classes(&self) -> &[&'static StageClass] {
+        &self.classes
+    }
+
+    /// The class of a name.
+    pub fn class(&self, name: &str) -> Option<&'static StageClass> {
+        self.classes.iter().copied().find(|class| class.name == name)
+    }
+}
+
+/// A class of stages. [`BASE`](Self::BASE) has the values that most classes leave as they are.
 #[derive(Debug)]
 pub struct StageClass {
     /// Name in graphs.
@@ -45,20 +91,84 @@ pub struct StageClass {
     pub order: Order,
     /// An example of its use.
     pub example: &'static str,
+    /// The word for packets that a stage did not hand on.
+    pub refused: &'static str,
+    /// Properties that a program asks for.
+    pub properties: &'static [Property],
+    /// Adds the access that a stage needs once it was made.
+    pub access: fn(&Arguments, &mut StageAccess),
+    /// Checks arguments that depend on files or on the interfaces, of which there may be none yet.
+    pub check: fn(&Arguments, &[Interface], &InterfaceOptions) -> Result<(), OpenError>,
     /// Makes one.
     pub make: Constructor,
+}
+
+impl StageClass {
+    /// A class whose stages hand packets on in any order, and need no rights.
+    pub const BASE: StageClass = StageClass {
+        name: "",
+        summary: "",
+        description: "",
+        parameters: &[],
+        outputs: Outputs::One,
+        input: StageInput::Packets,
+        order: Order::Free,
+        example: "",
+        refused: "refused",
+        properties: &[],
+        access: |_, _| {},
+        check: |_, _, _| Ok(()),
+        make: Constructor::Source(opening::refuse),
+    };
+
+    /// Whether the class has a property.
+    pub fn has(&self, property: Property) -> bool {
+        self.properties.contains(&property)
+    }
+
+    /// Whether its stages are sources.
+    pub fn is_source(&self) -> bool {
+        matches!(self.make, Constructor::Source(_))
+    }
+}
+
+/// A property of a class that matters to the program which runs its stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Property {
+    /// A source whose packets come as they are sent, by an interface or a socket.
+    Live,
+    /// An output whose packets people read as they come.
+    Interactive,
+    /// An output that shows the hash by which the adapter spread packets.
+    ReceiveHash,
+    /// An output that sends packets on interfaces.
+    Sends,
+    /// An output whose losses fail the run.
+    Archive,
+    /// Writes the file of the run that `tapline view` reads.
+    View,
+    /// Scripts run in it, which need [`WATCH_STACK_LEN`](crate::stages::WATCH_STACK_LEN) bytes of stack.
+    Scripts,
+    /// Makes files, sends, or reads files again while it runs: not for a daemon that has no rights left.
+    External,
 }
 
 /// The way in which a stage of a class is constructed.
 #[derive(Debug)]
 pub enum Constructor {
-    /// A source: the command that runs the graph opens it.
-    Source,
+    /// A source: opened before the graph is built, for all workers at once.
+    Source(OpenSource),
     /// One for each worker.
     Stage(StageConstructor),
-    /// An output: the command that runs the graph opens it, once for all workers.
-    Output,
+    /// An output: opened before the graph is built, once for all workers.
+    Output(OpenOutput),
 }
+
+/// Opens a source: a part of it for each worker.
+pub type OpenSource = fn(&OpenContext<'_>) -> Result<Vec<WorkerSource>, OpenError>;
+
+/// Opens an output.
+pub type OpenOutput = fn(&OpenContext<'_>) -> Result<Box<dyn Stage>, OpenError>;
 
 /// Constructs a stage; the error says the reason.
 pub type StageConstructor = fn(&Arguments, &BuildContext<'_>) -> Result<Box<dyn Stage>, String>;
@@ -168,9 +278,4 @@ impl GraphSettings {
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(Path::new(name))
     }
-}
-
-/// The class of a name.
-pub fn class(name: &str) -> Option<&'static StageClass> {
-    CLASSES.iter().find(|class| class.name == name)
 }

@@ -58,9 +58,9 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, context: WorkerContext<'_>) -> R
         let site = BuildContext { name: &node.name, worker, is_first, tally, control, common };
         let stage: Option<Box<dyn Stage>> = match node.class.make {
             _ if there.contains(&key) => None,
-            Constructor::Source => Some(Box::new(SourceStage)),
+            Constructor::Source(_) => Some(Box::new(SourceStage)),
             _ if let (Some(exits), Some(exit)) = (exits, node.exit) => Some(exits.stage(exit)),
-            Constructor::Output => Some(output(index)?),
+            Constructor::Output(_) => Some(output(index)?),
             // A set before it has decided; what is left is a name and counters.
             _ if node.is_filtered_upstream && !is_first => Some(Box::new(SourceStage)),
             Constructor::Stage(make) => {

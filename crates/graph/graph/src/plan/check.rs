@@ -1,7 +1,7 @@
 //! A graph whose classes, arguments and connections are right, in order.
 
 use super::builder::{Connection, DraftId, Origin, PlanBuilder, StageDraft};
-use crate::catalog::{self, Arguments, CLASSES, Constructor, Outputs, StageClass, StageInput};
+use crate::catalog::{Arguments, Catalog, Outputs, StageClass, StageInput};
 use crate::language::SyntaxError;
 
 /// A stage that was checked.
@@ -16,8 +16,8 @@ pub(super) struct Checked {
 }
 
 /// Checks one graph. The stages come in an order in which each precedes those that it leads to.
-pub(super) fn check(graph: &PlanBuilder) -> Result<Vec<Checked>, SyntaxError> {
-    let classes = graph.stages.iter().map(class).collect::<Result<Vec<_>, _>>()?;
+pub(super) fn check(graph: &PlanBuilder, catalog: &Catalog) -> Result<Vec<Checked>, SyntaxError> {
+    let classes = graph.stages.iter().map(|stage| class(stage, catalog)).collect::<Result<Vec<_>, _>>()?;
     for link in &graph.links {
         check_link(graph, &classes, link)?;
     }
@@ -32,7 +32,7 @@ pub(super) fn check(graph: &PlanBuilder) -> Result<Vec<Checked>, SyntaxError> {
         let mut inputs: Vec<(usize, usize)> = links.map(|link| (places[link.from.0], link.output)).collect();
         inputs.sort_unstable();
         inputs.dedup();
-        if inputs.is_empty() && !matches!(class.make, Constructor::Source) {
+        if inputs.is_empty() && !class.is_source() {
             return Err(declared
                 .origin
                 .error(format!("nothing leads to `{name}`"))
@@ -66,10 +66,10 @@ fn check_meters(
     check(&meters, arguments).map_err(|why| declared.origin.error(why))
 }
 
-fn class(stage: &StageDraft) -> Result<&'static StageClass, SyntaxError> {
+fn class(stage: &StageDraft, catalog: &Catalog) -> Result<&'static StageClass, SyntaxError> {
     let name = stage.class.as_str();
-    catalog::class(name).ok_or_else(|| {
-        let names = CLASSES.iter().map(|class| class.name);
+    catalog.class(name).ok_or_else(|| {
+        let names = catalog.classes().iter().map(|class| class.name);
         let hint = match names
             .clone()
             .min_by_key(|known| distance(known, name))
@@ -110,7 +110,7 @@ fn check_link(
         let error = link.origin.error(message).hint(hint);
         Err(graph.stages[link.from.0].origin.mark_earlier(error))
     };
-    if matches!(classes[link.to.0].make, Constructor::Source) {
+    if classes[link.to.0].is_source() {
         return fault(format!("`{to}` is a source: nothing leads to it"), "a source comes first");
     }
     if link.input > 0 {

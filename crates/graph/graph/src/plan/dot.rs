@@ -3,15 +3,15 @@
 use std::fmt::Write as _;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Constructor, Outputs};
+use crate::catalog::Outputs;
 
 pub(super) fn dot(plan: &Plan) -> String {
     let mut text =
         String::from("digraph tapline {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n");
     for (id, node) in plan.nodes.iter().enumerate() {
-        let shape = match (&node.class.make, node.class.outputs) {
-            (Constructor::Source, _) => "oval",
-            (_, Outputs::None) => "box3d",
+        let shape = match node.class.outputs {
+            _ if node.is_source() => "oval",
+            Outputs::None => "box3d",
             _ => "box",
         };
         let _ = writeln!(text, "  n{id} [shape={shape}, label=\"{}\"];", escaped(&label(node)));

@@ -23,7 +23,7 @@ use std::hash::{Hash, Hasher};
 
 use tapline_capture::af_packet::KernelTally;
 
-use crate::catalog::{Arguments, Constructor, StageClass};
+use crate::catalog::{Arguments, Catalog, Property, StageClass};
 use crate::language::{SyntaxError, parse};
 
 pub use build::{WorkerContext, build, nodes};
@@ -71,24 +71,24 @@ pub struct PlanNode {
 }
 
 impl PlanBuilder {
-    /// Plans the graph.
+    /// Plans the graph, whose classes are those of `catalog`.
     ///
     /// # Errors
     /// The error, which names the option that a wrong argument came by.
-    pub fn plan(&self) -> Result<Plan, String> {
+    pub fn plan(&self, catalog: &Catalog) -> Result<Plan, String> {
         let mut plan = Plan::default();
-        plan.add(self, "").map_err(|error| error.render(""))?;
-        plan.with_sources()?.optimised()
+        plan.add(self, catalog, "").map_err(|error| error.render(""))?;
+        plan.with_sources()?.optimised(catalog)
     }
 }
 
 impl Plan {
-    /// Plans graphs as one.
+    /// Plans graphs as one; their classes are those of `catalog`.
     ///
     /// # Errors
     /// The error, with the line and a caret.
-    pub fn new(sources: &[GraphText<'_>]) -> Result<Plan, String> {
-        Plan::changeable(sources)?.optimised()
+    pub fn new(catalog: &Catalog, sources: &[GraphText<'_>]) -> Result<Plan, String> {
+        Plan::changeable(catalog, sources)?.optimised(catalog)
     }
 
     /// Plans graphs as one that may change while it runs: their common parts run once, but no stage depends on the
@@ -96,21 +96,21 @@ impl Plan {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub fn changeable(sources: &[GraphText<'_>]) -> Result<Plan, String> {
+    pub fn changeable(catalog: &Catalog, sources: &[GraphText<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::default();
         for GraphText { name, text } in sources {
             let (prefix, of_text) = match sources {
                 [_] => (String::new(), String::new()),
                 _ => (format!("{name}/"), format!("{name}: ")),
             };
-            let added = parse(text).and_then(|graph| plan.add(&graph, &prefix));
+            let added = parse(text).and_then(|graph| plan.add(&graph, catalog, &prefix));
             added.map_err(|error| of_text + error.render(text).as_str())?;
         }
         plan.with_sources()
     }
 
-    fn add(&mut self, graph: &PlanBuilder, prefix: &str) -> Result<(), SyntaxError> {
-        share::add(self, check::check(graph)?, prefix)
+    fn add(&mut self, graph: &PlanBuilder, catalog: &Catalog, prefix: &str) -> Result<(), SyntaxError> {
+        share::add(self, check::check(graph, catalog)?, prefix)
     }
 
     fn with_sources(self) -> Result<Plan, String> {
@@ -120,10 +120,10 @@ impl Plan {
         }
     }
 
-    fn optimised(mut self) -> Result<Plan, String> {
+    fn optimised(mut self, catalog: &Catalog) -> Result<Plan, String> {
         kernel::push_down(&mut self);
         kernel::push_down_work(&mut self)?;
-        sets::merge(&mut self);
+        sets::merge(&mut self, catalog);
         Ok(self)
     }
 
@@ -161,6 +161,11 @@ impl Plan {
         self.nodes.iter().zip(of_nodes).filter(|(node, _)| node.is_source()).map(|(_, of)| *of).collect()
     }
 
+    /// Whether a stage has a property.
+    pub fn has(&self, property: Property) -> bool {
+        self.nodes.iter().any(|node| node.class.has(property))
+    }
+
     /// The nodes that an output of any number leads to.
     pub fn successors(&self, node: usize) -> impl Iterator<Item = usize> {
         let leads = move |other: &&(usize, &PlanNode)| other.1.inputs.iter().any(|(from, _)| *from == node);
@@ -187,6 +192,11 @@ impl Plan {
 impl PlanNode {
     /// Whether packets come from it.
     pub fn is_source(&self) -> bool {
-        matches!(self.class.make, Constructor::Source)
+        self.class.is_source()
+    }
+
+    /// The interface whose packets a source captures, as it was named.
+    pub fn captured_interface(&self) -> Option<&str> {
+        self.arguments.get("interface").filter(|_| self.is_source())
     }
 }

@@ -11,18 +11,19 @@
 //! [`FILTERS_MIN`] filters on a set is the cheaper way.
 
 use super::{Plan, PlanNode};
-use crate::catalog::{self, Arguments};
+use crate::catalog::{Arguments, Catalog, StageClass};
 
 /// The least number of filters that are merged into a set.
 const FILTERS_MIN: usize = 10;
 
-pub(super) fn merge(plan: &mut Plan) {
+pub(super) fn merge(plan: &mut Plan, catalog: &Catalog) {
+    let Some(class) = catalog.class("filters") else { return };
     let mut at = 0;
     while at < plan.nodes.len() {
         for output in outputs(plan, at) {
             let filters = side_by_side(plan, (at, output));
             if filters.len() >= FILTERS_MIN {
-                insert(plan, (at, output), &filters);
+                insert(plan, class, (at, output), &filters);
             }
         }
         at += 1;
@@ -55,8 +56,7 @@ fn side_by_side(plan: &Plan, output: (usize, usize)) -> Vec<usize> {
 }
 
 /// Puts a set between an output and its filters: right before the first of them, so that the order stays one.
-fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
-    let Some(class) = catalog::class("filters") else { return };
+fn insert(plan: &mut Plan, class: &'static StageClass, output: (usize, usize), filters: &[usize]) {
     let first = filters[0];
     let texts: Vec<&str> = filters.iter().map(|&filter| plan.nodes[filter].arguments.text("text")).collect();
     let arguments = Arguments::of(&[

@@ -5,7 +5,6 @@
 
 use super::check::Checked;
 use super::{Plan, PlanNode};
-use crate::catalog::Constructor;
 use crate::language::SyntaxError;
 
 /// Adds the stages of one graph to a plan. `prefix` goes before names that were not given, where there are several
@@ -67,7 +66,7 @@ const WRITERS: [&str; 2] = ["record", "store"];
 /// Two stages cannot write to one file.
 fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError> {
     let file = |arguments: &crate::catalog::Arguments| arguments.text("name").to_owned();
-    if !matches!(stage.class.make, Constructor::Output) || !WRITERS.contains(&stage.class.name) {
+    if !WRITERS.contains(&stage.class.name) {
         return Ok(());
     }
     let wanted = file(&stage.arguments);

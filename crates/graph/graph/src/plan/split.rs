@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Arguments, Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{Arguments, Constructor, Order, Outputs, StageClass};
 
 /// A plan for several workers.
 #[derive(Clone, Debug, Default)]
@@ -24,23 +24,17 @@ pub struct SplitPlan {
     pub exits: usize,
 }
 
-const SUMMARY: &str = "merges the packets of all workers into one stream";
-
 /// The end of a worker's part.
-const EXIT: StageClass = StageClass {
+static EXIT: StageClass = StageClass {
     name: "join",
-    summary: SUMMARY,
-    description: "",
-    parameters: &[],
+    summary: "merges the packets of all workers into one stream",
     outputs: Outputs::None,
-    input: StageInput::Packets,
-    order: Order::Free,
-    example: "",
     make: Constructor::Stage(|_, _| Err("only the planner makes it".to_owned())),
+    ..StageClass::BASE
 };
 
 /// The begin of the part that runs once.
-const ENTRY: StageClass = StageClass { make: Constructor::Source, outputs: Outputs::One, ..EXIT };
+static ENTRY: StageClass = StageClass { name: "join", ..StageClass::BASE };
 
 /// Parts a plan.
 pub(super) fn split(plan: &Plan) -> SplitPlan {

@@ -3,7 +3,7 @@
 use tapline_packet::headers::Headers;
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Outputs, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -28,8 +28,6 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Many,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "b :: balance; device(eth0) -> b; b[0] -> record(\"a.pcap\"); b[1] -> record(\"b.pcap\")",
     make: Constructor::Stage(|arguments, _| {
         let by = match arguments.text("by") {
@@ -39,6 +37,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         };
         Ok(Box::new(Balance { by, seed: arguments.number("seed") }))
     }),
+    ..StageClass::BASE
 };
 
 /// The most tunnels that are looked into.

@@ -8,6 +8,17 @@ use tapline_export::{
     Account, BatchExporter, Blocks, Cause, Destination as BatchDestination, Encoding, Limits, Schema, Secret,
     Sensor, Spool,
 };
+
+fn add_access(arguments: &Arguments, access: &mut StageAccess) {
+    let [spool, secret] =
+        ["spool", "secret"].map(|name| Some(arguments.text(name)).filter(|text| *text != "none"));
+    spool.iter().for_each(|spool| access.makes_folder(spool));
+    access.allowed.reads.extend(secret.map(Into::into));
+    let Ok(to) = tapline_export::Destination::parse(arguments.text("to")) else { return };
+    access.allowed.reads.extend(to.files_read());
+    access.allowed.ip |= to.is_remote();
+    to.file().iter().for_each(|file| access.makes_file(file));
+}
 use tapline_flow::export::{
     ExportAccount, ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder,
     TableShape, goflow_template,
@@ -19,7 +30,8 @@ use tapline_packet::Timestamp;
 use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
 use super::places;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageAccess,
+    StageClass, StageInput,
 };
 use crate::stage::Stage;
 
@@ -125,7 +137,10 @@ pub(crate) const CLASS: StageClass = StageClass {
     input: StageInput::Flows(check_details),
     order: Order::Flow,
     example: "device(eth0) -> flow -> batches(\"https://receiver/flows\", spool=\"/var/spool/tapline\")",
+    properties: &[Property::External],
+    access: add_access,
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {

@@ -10,7 +10,7 @@
 use tapline_source::{Error, OutputAccount, SkipCause};
 use tapline_transmit::{SendCounts, Transmitter};
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass, refuse};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
@@ -23,7 +23,8 @@ pub(super) const SWAP: Parameter = Parameter {
     meaning: "mac: source and destination of the Ethernet header are exchanged; nothing else changes",
 };
 
-pub(crate) const CLASS: StageClass = StageClass {
+/// The class; programs open its stages.
+pub const CLASS: StageClass = StageClass {
     name: "bounce",
     summary: "packets go out of another interface, unmodified",
     description: "Each byte is as it was on the wire: a VLAN tag that the kernel took out is put back, a checksum that was left to an adapter is \
@@ -40,10 +41,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         SWAP,
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> bounce(eth1)",
-    make: Constructor::Output,
+    properties: &[Property::Sends],
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
 /// Sends every packet out of one interface.

@@ -23,7 +23,7 @@ use tapline_packet::{Interface, Timestamp};
 use tapline_source::{Error, InterfaceAccount};
 
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -76,10 +76,14 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Flows,
-    input: StageInput::Packets,
     order: Order::All,
     example: "listen(\"udp://:4739\") -> collect -> flowlog(\"-\")",
+    access: |arguments, access| {
+        access.reads_file(arguments.text("templates"));
+        access.makes_file(arguments.text("templates"));
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {

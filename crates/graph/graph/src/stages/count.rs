@@ -6,7 +6,7 @@ use tapline_source::Error;
 
 use tapline_capture::af_packet::KernelTally;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -19,13 +19,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         numbers while it runs: they are in the meters, `tapline top` shows them. All packets are passed on; with place=kernel they \
         end here, none is copied to this process, and the numbers are in the account of the interface. Where the kernel does not count, the stage does.",
     parameters: &[PLACE],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "dns :: count; device(eth0) -> filter(\"port 53\") -> dns",
     make: Constructor::Stage(|_, site| {
         Ok(Box::new(Counter { tally: site.tally.cloned(), ..Counter::default() }))
     }),
+    ..StageClass::BASE
 };
 
 /// The place of a stage's work.

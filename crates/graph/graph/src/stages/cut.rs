@@ -4,7 +4,7 @@ use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -28,9 +28,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "bytes to keep behind it",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "file(\"all.pcap\") -> cut(l4, 16) -> record(\"headers.pcap\")",
     make: Constructor::Stage(|arguments, _| {
         let after = match arguments.text("after") {
@@ -40,6 +37,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         };
         Ok(Box::new(Cut { after, bytes: arguments.number("bytes") as usize, records: Vec::new() }))
     }),
+    ..StageClass::BASE
 };
 
 /// Bytes of an Ethernet header.

@@ -16,7 +16,7 @@ use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -50,9 +50,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "whether packets without such a layer are passed on unchanged; if not, they are refused",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> decap(\"vxlan,vlan\", keep=yes) -> top",
     make: Constructor::Stage(|arguments, _| {
         let wanted = wanted(arguments.text("what"))?;
@@ -60,6 +57,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         let lending = Lending::default();
         Ok(Box::new(Decap { wanted, layers, keeps, lending, taken: [0; KINDS.len()] }))
     }),
+    ..StageClass::BASE
 };
 
 /// The layers that can be removed.

@@ -13,7 +13,7 @@ use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -46,10 +46,9 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "how many packets are remembered; about 60 bytes each",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(span0) -> dedup(window=50ms) -> record(\"once.pcapng\")",
+    refused: "copies",
     make: Constructor::Stage(|arguments, _| {
         let same = match arguments.text("same") {
             "all" => Same::All,
@@ -67,6 +66,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             order: VecDeque::with_capacity(room),
         }))
     }),
+    ..StageClass::BASE
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use tapline_packet::Timestamp;
 use tapline_source::Error;
 
 use super::held::{HeldPackets, ROOM};
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
@@ -21,8 +21,6 @@ pub(crate) const CLASS: StageClass = StageClass {
         Parameter { name: "time", kind: ParameterType::Duration, default: None, meaning: "the delay" },
         ROOM,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
     make: Constructor::Stage(|arguments, _| {
@@ -30,6 +28,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         let time = arguments.nanoseconds("time") as i64;
         Ok(Box::new(Delay { time, held, by: None, newest: None, refused: 0 }))
     }),
+    ..StageClass::BASE
 };
 
 /// The source of the time.

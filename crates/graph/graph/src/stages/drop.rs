@@ -2,7 +2,7 @@
 
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{Constructor, Outputs, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -11,12 +11,11 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "drop",
     summary: "drops packets",
     description: "They count as refused there. A path may also end at any other stage.",
-    parameters: &[],
     outputs: Outputs::None,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> top -> drop",
+    refused: "dropped",
     make: Constructor::Stage(|_, _| Ok(Box::new(Drop))),
+    ..StageClass::BASE
 };
 
 struct Drop;

@@ -24,6 +24,24 @@ pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>
 /// Makes something that decides like the program, and faster, or says why it cannot.
 pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
+/// The first error, if a filter fits none of these interfaces; what some of them cannot have affects only them.
+///
+/// # Errors
+/// See above.
+pub fn fits_any<T>(
+    interfaces: &[Interface],
+    compile: impl Fn(&Interface) -> Result<T, Error>,
+) -> Result<(), Error> {
+    let mut first = None;
+    for interface in interfaces {
+        match compile(interface) {
+            Ok(_) => return Ok(()),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    first.map_or(Ok(()), Err)
+}
+
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
     compile: CompileFilter,

@@ -14,8 +14,7 @@ use tapline_source::Error;
 
 use super::unfit::UnfitFilters;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageClass, StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Outputs, Parameter, ParameterType, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -49,10 +48,9 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Many,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// The treatment of later fragments.

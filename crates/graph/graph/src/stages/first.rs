@@ -4,7 +4,7 @@ use tapline_packet::headers::Headers;
 use tapline_source::Error;
 
 use super::recent::Recent;
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -35,8 +35,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "flows that are remembered for certain; about 30 bytes each",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp\") -> first(4) -> record(\"handshakes.pcap\")",
     make: Constructor::Stage(|arguments, _| {
@@ -48,6 +46,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         let (n, room) = (arguments.number("n") as u32, arguments.number("room") as usize);
         Ok(Box::new(First { by, n, seen: Recent::new(room) }))
     }),
+    ..StageClass::BASE
 };
 
 /// The seed of the hash.

@@ -19,9 +19,7 @@ use tapline_flow::{
 use tapline_packet::{ClockReading, Interface, Selection, Timestamp};
 use tapline_source::Error;
 
-use crate::catalog::{
-    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::packets::Packets;
@@ -130,7 +128,6 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Flows,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> flow(active=60s, idle=15s) -> ipfix(\"127.0.0.1:4739\")",
     make: Constructor::Stage(|arguments, site| {
@@ -163,6 +160,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             span: None,
         }))
     }),
+    ..StageClass::BASE
 };
 
 fn settings(arguments: &Arguments) -> Result<MeterSettings, String> {

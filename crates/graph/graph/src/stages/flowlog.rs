@@ -15,7 +15,8 @@ use tapline_packet::Timestamp;
 use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
 use super::places::{self, PlaceReader};
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
+    StageInput,
 };
 use crate::stage::Stage;
 
@@ -81,7 +82,13 @@ pub(crate) const CLASS: StageClass = StageClass {
     input: StageInput::Flows(check_details),
     order: Order::Flow,
     example: "device(eth0) -> flow -> flowlog(\"-\")",
+    properties: &[Property::External],
+    access: |arguments, access| match arguments.text("format") {
+        "parquet" if arguments.text("to") != "-" => access.makes_folder(arguments.text("to")),
+        _ => access.makes_file(arguments.text("to")),
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
@@ -199,6 +206,7 @@ impl Destination for ParquetWriter {
 
 #[cfg(test)]
 mod tests {
+    use crate::catalog::Catalog;
     use crate::plan::{GraphText, Plan};
 
     #[cfg(feature = "parquet")]
@@ -209,7 +217,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("there is room");
         let to = folder.path().join("flows");
         let text = format!("file(\"in\") -> flow -> e :: flowlog({to:?}, format=parquet); e -> json");
-        assert!(Plan::new(&[GraphText { name: "t", text: &text }]).is_err(), "nothing follows it");
+        assert!(
+            Plan::new(Catalog::standard(), &[GraphText { name: "t", text: &text }]).is_err(),
+            "nothing follows it"
+        );
         let text = text.replace("; e -> json", "; file(\"in\") -> json");
         let mut trial = crate::trial::Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
         let (a, b) = (Host::number(1), Host::number(2));
@@ -232,7 +243,7 @@ mod tests {
     #[test]
     fn without_the_feature_it_says_how_to_get_it() {
         let text = "file(\"in\") -> flow -> flowlog(\"flows\", format=parquet)";
-        assert!(Plan::new(&[GraphText { name: "t", text }]).is_ok());
+        assert!(Plan::new(Catalog::standard(), &[GraphText { name: "t", text }]).is_ok());
         let why = crate::trial::Trial::graph(text).err().expect("it cannot");
         assert!(why.contains("cargo build --release --features parquet"), "{why}");
     }

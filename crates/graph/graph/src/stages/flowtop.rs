@@ -41,6 +41,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             places: site.common.place_files.open(arguments, site)?,
         }))
     }),
+    ..StageClass::BASE
 };
 
 struct FlowTop {

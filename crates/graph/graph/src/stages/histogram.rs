@@ -5,7 +5,7 @@ use std::any::Any;
 use tapline_packet::Timestamp;
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -22,14 +22,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         default: Some("size"),
         meaning: "bytes on the wire, or nanoseconds between time stamps",
     }],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> sizes :: histogram -> gaps :: histogram(gap)",
     make: Constructor::Stage(|arguments, _| {
         let is_of_gaps = arguments.text("of") == "gap";
         Ok(Box::new(Histogram { is_of_gaps, steps: [0; 65], last: None }))
     }),
+    ..StageClass::BASE
 };
 
 struct Histogram {

@@ -11,7 +11,8 @@ use tapline_packet::Timestamp;
 use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling_of, stage};
 use super::places;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
+    StageInput,
 };
 use crate::stage::Stage;
 
@@ -136,7 +137,17 @@ pub(crate) const CLASS: StageClass = StageClass {
     input: StageInput::Flows(check_meters),
     order: Order::Flow,
     example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
+    properties: &[Property::External],
+    access: |arguments, access| {
+        for to in arguments.text("to").split(',').map(str::trim) {
+            match to.strip_prefix("file:") {
+                Some(path) => access.makes_file(path),
+                None => access.allowed.ip = true,
+            }
+        }
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// Records and options report one rate, of all flows, which must fit the protocol.

@@ -12,9 +12,7 @@ use tapline_packet::{Batch, LinkType, Meta, Record};
 use tapline_source::Error;
 
 use super::input_file;
-use crate::catalog::{
-    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -53,14 +51,16 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "a file of 32 bytes or 64 hexadecimal digits; none: a random key for this run",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "file(\"all.pcap\") -> mask(key=\"site.key\") -> record(\"shown.pcap\")",
+    access: |arguments, access| match arguments.text("key") {
+        "" => access.allowed.reads.push("/dev/urandom".into()),
+        key => access.reads_file(key),
+    },
     make: Constructor::Stage(|arguments, _| {
         let masker = Masker::new(settings(arguments), &key(arguments.text("key"))?);
         Ok(Box::new(Mask { masker, before: Counts::default(), bytes: Vec::new(), records: Vec::new() }))
     }),
+    ..StageClass::BASE
 };
 
 fn settings(arguments: &Arguments) -> Settings {

@@ -11,7 +11,7 @@ use tapline_packet::{ClockReading, Meta, Packet, Timestamp};
 use tapline_source::Error;
 
 use super::held::{HeldPackets, ROOM};
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
@@ -36,8 +36,6 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
         ROOM,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "m :: merge; device(eth0) -> m; device(eth1) -> m; m -> record(\"both.pcapng\")",
     make: Constructor::Stage(|arguments, _| {
@@ -50,6 +48,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             counts: Counts::default(),
         }))
     }),
+    ..StageClass::BASE
 };
 
 struct Merge {

@@ -72,23 +72,21 @@ pub(crate) mod watch;
 pub use tapline_watch::CommandStarter;
 
 pub use arrow::arrow_output;
-pub use bounce::Bounce;
-pub use filter::{CompileFilter, CompileNative, FilterStage};
+pub use bounce::{Bounce, CLASS as BOUNCE};
+pub use filter::{CompileFilter, CompileNative, FilterStage, fits_any};
 pub use fpl::{CompileFpl, FplProgram, FplStage, functions, search_function};
 pub use limit::Limit;
 pub use lines::{LineFormat, LinesOutput};
 pub use packet_batches::{ChunkOutput, ChunkSettings};
 pub use places::PlaceFiles;
-pub use publish::{Publish, PublishedSource};
+pub(crate) use places::add_place_files;
+pub use publish::{CLASS as PUBLISH, Publish, PublishedSource};
 pub use record::FileOutput;
-pub use reflect::Reflect;
-pub use rules::{RuleFiles, check as check_rules};
+pub use reflect::{CLASS as REFLECT, Reflect};
+pub use rules::RuleFiles;
 pub use shared::SharedOutput;
 pub use snap::Snap;
 pub use source::SourceStage;
 pub use store::StoreOutput;
 pub use verify::Verify;
-pub use watch::{
-    STACK_LEN as WATCH_STACK_LEN, WatchNeeds, check as check_watch, counted, needs as watch_needs,
-    writes as watch_writes,
-};
+pub use watch::{STACK_LEN as WATCH_STACK_LEN, check as check_watch, counted};

@@ -6,7 +6,7 @@
 //!                                                   +--> PlaceReader of each stage
 //! ```
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
@@ -14,7 +14,7 @@ use std::thread;
 use tapline_geo::{Places, file_list};
 
 use super::changed_file::{FileStamp, FileWatcher, LOOK};
-use crate::catalog::{Arguments, BuildContext, Parameter, ParameterType};
+use crate::catalog::{Arguments, BuildContext, Parameter, ParameterType, StageAccess};
 use crate::engine::Control;
 use crate::table::grouped;
 
@@ -28,6 +28,12 @@ pub(super) const PARAMETER: Parameter = Parameter {
     default: Some("none"),
     meaning: "files with the places of addresses, CSV or MMDB, with commas (docs/enrich.md): for elements such as sourceCountry; places in a template means all of them. Files that change are read again",
 };
+
+/// Adds the files of places of a stage, which are read again when they change.
+pub(crate) fn add_place_files(arguments: &Arguments, access: &mut StageAccess) {
+    let files = arguments.get(PARAMETER.name).and_then(|files| file_list(files).ok()).unwrap_or_default();
+    files.iter().filter(|file| *file != Path::new("none")).for_each(|file| access.reads_file(file));
+}
 
 /// Files of places that are open in a run.
 #[derive(Debug, Default)]

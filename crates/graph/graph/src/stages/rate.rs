@@ -16,7 +16,7 @@ use std::collections::HashSet;
 use tapline_packet::Timestamp;
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -60,8 +60,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "another seed leaves out other flows",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> rate(bits=100M) -> record(\"some.pcapng\")",
     make: Constructor::Stage(|arguments, _| {
@@ -77,6 +75,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             counts: Counts::default(),
         }))
     }),
+    ..StageClass::BASE
 };
 
 /// The most flows that are remembered in one second.

@@ -4,21 +4,23 @@ use tapline_source::{Error, LossCause};
 use tapline_transmit::{SendCounts, Transmitter};
 
 use super::bounce::{SWAP, counters};
-use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Property, StageClass, refuse};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
-pub(crate) const CLASS: StageClass = StageClass {
+/// The class; programs open its stages.
+pub const CLASS: StageClass = StageClass {
     name: "reflect",
     summary: "packets go back out of the interface from which they came",
     description: "As bounce, but each packet is sent on the interface that captured it.",
     parameters: &[SWAP],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> filter(\"udp dst port 7\") -> reflect(swap=mac)",
-    make: Constructor::Output,
+    properties: &[Property::Sends],
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
 /// Sends every packet out of the interface that it came from.

@@ -20,7 +20,7 @@ use tapline_packet::headers::FiveTuple;
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -47,8 +47,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "the most streams that are measured, about 300 bytes each, and the most ports that are waited for",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> rtp",
     make: Constructor::Stage(|arguments, _| {
@@ -66,6 +64,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             unfollowed: 0,
         }))
     }),
+    ..StageClass::BASE
 };
 
 /// Bytes that are kept of a name in SIP.

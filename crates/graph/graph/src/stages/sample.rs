@@ -4,9 +4,7 @@ use tapline_capture::af_packet::KernelTally;
 use tapline_packet::{BlockSample, Timestamp};
 use tapline_source::Error;
 
-use crate::catalog::{
-    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -45,11 +43,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
         super::count::PLACE,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> sample(1/100) -> print",
+    refused: "sampled out",
     make: Constructor::Stage(|arguments, site| Ok(make(arguments, site.tally))),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, tally: Option<&KernelTally>) -> Box<dyn Stage> {

@@ -7,9 +7,7 @@ use tapline_packet::headers::Headers;
 use tapline_source::Error;
 
 use super::recent::Recent;
-use crate::catalog::{
-    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -52,10 +50,10 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Many,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> flow -> shunt(packets=50, app=\"tls=12, quic=12\") -> record(\"heads.pcapng\")",
     make: Constructor::Stage(|arguments, _| Ok(Box::new(make(arguments)?))),
+    ..StageClass::BASE
 };
 
 /// The seed of the hash of flows: random, so that strangers cannot make flows that share a limit; a fixed one in

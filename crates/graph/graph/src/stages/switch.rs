@@ -15,8 +15,7 @@ use tapline_source::Error;
 use super::filters::of_indices;
 use super::unfit::UnfitFilters;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageClass, StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Outputs, Parameter, ParameterType, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -46,10 +45,9 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Many,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "s :: switch(\"udp port 53\\ntcp\"); device(eth0) -> s; s[0] -> dns :: count; s[1] -> tcp :: count; s[2] -> rest :: count",
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// The highest number of an output.

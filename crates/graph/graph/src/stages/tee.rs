@@ -2,7 +2,7 @@
 
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{Constructor, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -11,12 +11,9 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "tee",
     summary: "the same packets to every stage that is connected",
     description: "Any output may lead to several stages, so a tee is never needed; it gives the place a name.",
-    parameters: &[],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "all :: tee; device(eth0) -> all; all -> count; all -> top",
     make: Constructor::Stage(|_, _| Ok(Box::new(Tee))),
+    ..StageClass::BASE
 };
 
 struct Tee;

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -66,9 +66,6 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "values that are counted one by one; about 100 bytes each",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> top(by=flow, n=20)",
     make: Constructor::Stage(|arguments, _| {
         let by = BY.iter().find(|(name, _)| *name == arguments.text("by")).map_or(By::Host, |(_, by)| *by);
@@ -82,6 +79,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             none: Amount::default(),
         }))
     }),
+    ..StageClass::BASE
 };
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,9 +12,7 @@
 use tapline_packet::{Batch, Packet, Record, Timestamp};
 use tapline_source::Error;
 
-use crate::catalog::{
-    Arguments, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, Constructor, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -46,11 +44,9 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "how far the stamp may be from the time of the capture",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "device(eth0) -> trailer(metamako) -> merge -> record(\"stamped.pcapng\")",
     make: Constructor::Stage(|arguments, _| Ok(Box::new(make(arguments)))),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments) -> Trailer {

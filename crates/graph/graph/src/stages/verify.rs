@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tapline_generator::{Mark, Stream};
 use tapline_source::Error;
 
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -24,14 +24,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         default: Some("streams"),
         meaning: "a line for each stream, or the distribution of latencies, in nanoseconds",
     }],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> verify -> drop",
     make: Constructor::Stage(|arguments, _| {
         let shows_latency = arguments.text("show") == "latency";
         Ok(Box::new(Verify { shows_latency, ..Verify::default() }))
     }),
+    ..StageClass::BASE
 };
 
 /// Reads the marks of packets ([`Mark`]) and lets all go on.

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use tapline_source::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
 use tapline_view::{Ranker, Second, ViewFile};
 
-use crate::catalog::{Arguments, BuildContext, Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{
+    Arguments, BuildContext, Constructor, Order, Outputs, Property, StageClass, StageInput,
+};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{
@@ -24,12 +26,13 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Right behind `flow(view=yes)`. Once a second it writes totals, the account and tables of hosts, pairs, services, names, segments, interfaces and \
         flows into a file of fixed size, which other processes read (docs/format/view.md). Each table ends with a row for all others, and sums \
         to the packets metered.",
-    parameters: &[],
     outputs: Outputs::None,
     input: StageInput::Flows(check_meters),
     order: Order::Flow,
     example: "device(eth0) -> flow(view=yes, details=\"tls,dns,application\") -> view",
+    properties: &[Property::View, Property::External],
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {

@@ -3,13 +3,12 @@
 
 use std::collections::HashSet;
 use std::net::UdpSocket;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use tapline_graph::catalog::GraphSettings;
+use tapline_graph::catalog::{Catalog, GraphSettings};
 use tapline_graph::plan::{self, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_meters::Meters;
@@ -74,7 +73,7 @@ fn planned(others: &[&str]) -> Plan {
     let names: Vec<String> = (0..texts.len()).map(|number| format!("g{number}")).collect();
     let sources: Vec<plan::GraphText<'_>> =
         names.iter().zip(texts).map(|(name, text)| plan::GraphText { name, text }).collect();
-    Plan::changeable(&sources).unwrap_or_else(|why| panic!("{why}"))
+    Plan::changeable(Catalog::standard(), &sources).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
@@ -86,17 +85,7 @@ fn a_hundred_changes_lose_no_packet() {
     let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
     let mut source = Endless { lent, interfaces, batches: 0, is_over: false };
     let control = Arc::new(Control::new(None));
-    let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let common = GraphSettings {
-        options: Arc::new(options),
-        workers: 1,
-        interpret: false,
-        directory: PathBuf::new(),
-        view: None,
-        rule_files: Default::default(),
-        place_files: Default::default(),
-        commands: None,
-    };
+    let common = GraphSettings::default();
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
     let context =
@@ -173,7 +162,8 @@ fn a_hundred_changes_lose_no_packet() {
 }
 
 fn plan_of(text: &str) -> Plan {
-    Plan::changeable(&[plan::GraphText { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
+    Plan::changeable(Catalog::standard(), &[plan::GraphText { name: "g", text }])
+        .unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A graph that changes between batches.
@@ -204,17 +194,7 @@ impl Changing {
     fn become_plan(&mut self, text: &str) {
         let plan = plan_of(text);
         let control = Arc::new(Control::new(None));
-        let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-        let common = GraphSettings {
-            options: Arc::new(options),
-            workers: 1,
-            interpret: false,
-            directory: PathBuf::new(),
-            view: None,
-            rule_files: Default::default(),
-            place_files: Default::default(),
-            commands: None,
-        };
+        let common = GraphSettings::default();
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let context = WorkerContext {
             worker: 0,

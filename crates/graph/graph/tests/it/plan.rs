@@ -1,16 +1,17 @@
 //! Plans that the planner makes of texts.
 
+use tapline_graph::catalog::Catalog;
 use tapline_graph::plan::{GraphText, Plan};
 
 fn plan(texts: &[&str]) -> Plan {
     let names: Vec<String> = (0..texts.len()).map(|number| format!("g{number}")).collect();
     let sources: Vec<GraphText<'_>> =
         names.iter().zip(texts).map(|(name, text)| GraphText { name, text }).collect();
-    Plan::new(&sources).unwrap_or_else(|error| panic!("{error}"))
+    Plan::new(Catalog::standard(), &sources).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn error(text: &str) -> String {
-    Plan::new(&[GraphText { name: "g", text }]).expect_err("an error")
+    Plan::new(Catalog::standard(), &[GraphText { name: "g", text }]).expect_err("an error")
 }
 
 fn names(plan: &Plan) -> Vec<&str> {

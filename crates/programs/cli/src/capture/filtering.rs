@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Result;
+use tapline_graph::stages::fits_any;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
 
 use super::args::CaptureArgs;
-use crate::compiler::{Compiler, filter_text, fits_any};
+use crate::compiler::{Compiler, filter_text};
 use crate::mistakes::mistake;
 use crate::stored::UnfitLinkTypes;
 

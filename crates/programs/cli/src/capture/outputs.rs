@@ -125,7 +125,7 @@ pub(super) fn needs(
         reads: args.read.iter().filter_map(|name| stored::directory(name)).chain(of_receiver).collect(),
         ip: receiver.is_some()
             || args.names && args.numeric == 0
-            || is_live && privileges::may_ask_for_names(filtering.text()),
+            || is_live && tapline_filter::may_ask_for_names(filtering.text()),
         ..AllowedAccess::default()
     }
 }

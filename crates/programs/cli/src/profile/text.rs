@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
+use tapline_graph::plan::{StageDraft, Value};
 
 use super::ProfileArgs;
 use crate::compiler::filter_text;
@@ -11,8 +12,10 @@ use crate::compiler::filter_text;
 pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
     let filter = filter_text(None, &args.filter)?;
     let source = match (&args.interface, &args.read, &args.graph) {
-        (Some(interface), _, _) => format!("device({}, stamp={})", quoted(interface), args.time_stamp_type),
-        (_, Some(file), _) => format!("file({})", quoted(path_text(file)?)),
+        (Some(interface), _, _) => StageDraft::new("device")
+            .arg(interface.as_str())
+            .with("stamp", Value::word(&args.time_stamp_type.to_string())),
+        (_, Some(file), _) => StageDraft::new("file").arg(path_text(file)?),
         (None, None, Some(_)) if !filter.is_empty() || args.write.is_some() => {
             bail!("a whole graph has its own filter and outputs; give -i or -r to put -e behind a source")
         }
@@ -21,22 +24,19 @@ pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
             bail!("no input: give -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare")
         }
     };
-    let filter = if filter.is_empty() { String::new() } else { format!(" -> filter({})", quoted(&filter)) };
-    let rest = match (&args.graph, &args.write) {
-        (Some(graph), _) => graph.clone(),
-        (None, Some(path)) => format!("count -> record({})", quoted(path_text(path)?)),
-        (None, None) => "count".to_owned(),
-    };
-    Ok(format!("{source}{filter} -> {rest}"))
+    let mut stages = vec![source];
+    stages.extend((!filter.is_empty()).then(|| StageDraft::new("filter").arg(filter)));
+    if args.graph.is_none() {
+        stages.push(StageDraft::new("count"));
+        let path = args.write.as_deref().map(path_text).transpose()?;
+        stages.extend(path.map(|path| StageDraft::new("record").arg(path)));
+    }
+    let stages = stages.iter().map(StageDraft::to_string).chain(args.graph.clone());
+    Ok(stages.collect::<Vec<_>>().join(" -> "))
 }
 
 fn path_text(path: &Path) -> Result<&str> {
     path.to_str().ok_or_else(|| anyhow!("{}: a graph cannot name a file that is not UTF-8", path.display()))
-}
-
-/// A text of the graph language.
-fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 pub(super) fn title(args: &ProfileArgs) -> String {
@@ -52,14 +52,4 @@ pub(super) fn title(args: &ProfileArgs) -> String {
         title += ", no kernel filter";
     }
     title
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_of_the_graph_language_are_quoted() {
-        assert_eq!(quoted(r#"a "b" \c"#), r#""a \"b\" \\c""#);
-    }
 }

@@ -2,18 +2,19 @@
 //! `tapline_measure::costs`.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{self, Plan, WorkerContext};
+use tapline_graph::plan::{self, Plan, PlanNode, WorkerContext};
 use tapline_graph::stages::CommandStarter;
-use tapline_graph::{Control, Engine, Inlet, RunReport};
+use tapline_graph::{Control, Engine, Inlet, RunReport, WorkerSource};
 use tapline_measure::costs::{EngineOutcome, Measured, PreparedRun};
 use tapline_meters::{Meters, merge_workers};
+use tapline_source::Source;
 use tapline_sys::bpf::RunTimeStatistics;
 use tapline_sys::sandbox::folder_of;
 
@@ -22,8 +23,9 @@ use crate::args::SNAP_LEN;
 use crate::compiler::{Compiler, check_filter};
 use crate::escape::event_line;
 use crate::live::bare_name;
+use crate::run::opening::{self, Opener};
 use crate::run::settings::RunSettings;
-use crate::run::{code, confining, opening, sending};
+use crate::run::{catalog, code, confining};
 use crate::session::{self, clocks, stop_after};
 use crate::{privileges, signals};
 
@@ -49,14 +51,17 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let commands = confining::command_starter(&plan, identity.as_ref())?;
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let mut opened = opening::sources(&settings, &plan, &compiler, &control)?;
+    let opener =
+        Opener { settings, compiler: Arc::clone(&compiler), control: Arc::clone(&control), identity };
+    let (settings, identity) = (&opener.settings, opener.identity.as_ref());
+    let sources = opener.sources(&plan, 1)?.into_iter().flatten();
+    let mut opened: Vec<Box<dyn Source>> = sources.map(WorkerSource::alone).collect();
     watch.opened();
     let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
-    opening::check_filters(&plan, &compiler, &interfaces)?;
-    sending::check(&settings, &plan, &interfaces)?;
-    let mut outputs = opening::open_outputs(&settings, &plan, &interfaces, identity.as_ref())?;
+    opener.check(&plan, &interfaces)?;
+    let mut outputs = opener.outputs(&plan, &interfaces, is_live)?;
     let meters = Meters::create(&session::title());
-    privileges::give_up(identity.as_ref())?;
+    privileges::give_up(identity)?;
     let mut needs = confining::needs(&plan, false, identity.is_some());
     needs.runs_programs = settings.kernel_filter_runs.is_some();
     needs.makes.extend(args.svg.as_deref().and_then(folder_of).map(Path::to_owned));
@@ -89,7 +94,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 fn plan(args: &ProfileArgs) -> Result<Plan> {
     let text = text::graph(args)?;
     let source = plan::GraphText { name: "profile", text: &text };
-    let mut plan = Plan::new(&[source]).map_err(|error| anyhow!("{error}"))?;
+    let mut plan = Plan::new(catalog(), &[source]).map_err(|error| anyhow!("{error}"))?;
     if args.no_kernel_filter {
         plan.filter_in_user_space();
     }
@@ -98,8 +103,7 @@ fn plan(args: &ProfileArgs) -> Result<Plan> {
 
 /// The interfaces from which packets come.
 fn devices(plan: &Plan) -> Vec<&str> {
-    let devices = plan.nodes.iter().filter(|node| node.class.name == "device");
-    devices.map(|node| bare_name(node.arguments.text("interface"))).collect()
+    plan.nodes.iter().filter_map(PlanNode::captured_interface).map(bare_name).collect()
 }
 
 fn common(
@@ -109,13 +113,9 @@ fn common(
 ) -> GraphSettings {
     GraphSettings {
         options: Arc::new(move |interface| compiler.options(interface)),
-        workers: 1,
         interpret: args.interpret,
-        directory: PathBuf::new(),
-        view: None,
-        rule_files: Default::default(),
-        place_files: Default::default(),
         commands,
+        ..GraphSettings::default()
     }
 }
 

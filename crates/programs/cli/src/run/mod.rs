@@ -15,6 +15,7 @@ pub(crate) mod settings;
 mod working;
 
 pub(crate) use args::{EXAMPLES, RunArgs, RunOptions};
+pub(crate) use opening::catalog;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -23,10 +24,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tapline_capture::Listener;
-use tapline_graph::catalog::{self, GraphSettings};
+use tapline_graph::catalog::{self, GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
 use tapline_graph::stages::input_file;
-use tapline_graph::{Control, RunEnd, ViewFile};
+use tapline_graph::{Control, RunEnd, ViewFile, WorkerSource};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Error;
@@ -40,7 +41,7 @@ use crate::mistakes::mistake;
 use crate::session::stop_after;
 use crate::stored::UnfitLinkTypes;
 use crate::{privileges, signals, store, strict};
-use opening::WorkerSource;
+use opening::Opener;
 use publishing::Places;
 use reloading::Reloader;
 use settings::RunSettings;
@@ -54,7 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let texts = texts(args)?;
     let plan = plan(args, &texts)?;
     let compiler = Compiler::new(SNAP_LEN, true, args.options.language, false, None);
-    opening::check_rules(&plan, &Arc::new(compiler), &[])?;
+    opening::check(&plan, &Arc::new(compiler), &[])?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -80,14 +81,17 @@ pub(crate) fn run_graph(options: &RunOptions, graph: &PlanBuilder, is_shown: boo
         writeln!(io::stdout(), "{graph}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    drive(options, &graph.plan().map_err(mistake)?, None)
+    drive(options, &graph.plan(catalog()).map_err(mistake)?, None)
 }
 
 /// The texts as one plan.
 fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
     let sources: Vec<plan::GraphText<'_>> =
         texts.iter().map(|(name, text)| plan::GraphText { name, text }).collect();
-    let plan = if args.reload { Plan::changeable(&sources) } else { Plan::new(&sources) };
+    let plan = match args.reload {
+        true => Plan::changeable(catalog(), &sources),
+        false => Plan::new(catalog(), &sources),
+    };
     plan.map_err(mistake)
 }
 
@@ -109,12 +113,12 @@ fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
 }
 
 fn describe(name: &str) -> Result<()> {
-    let text = match catalog::class(name) {
+    let text = match catalog().class(name) {
         _ if name.is_empty() => {
-            format!("classes of stages; tapline run --stages NAME describes one\n{}", catalog::index())
+            format!("classes of stages; tapline run --stages NAME describes one\n{}", catalog().index())
         }
         Some(class) => catalog::page(class),
-        None => bail!("there is no class of stages {name}; there are\n{}", catalog::index()),
+        None => bail!("there is no class of stages {name}; there are\n{}", catalog().index()),
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
@@ -143,7 +147,7 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     let identity = privileges::identity(options.relinquish_privileges.as_deref())?;
     let commands = confining::command_starter(plan, identity.as_ref())
         .context("cannot start the process that starts the commands of rules")?;
-    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
+    let is_live = plan.has(Property::Live);
     let compiler =
         Arc::new(Compiler::new(SNAP_LEN, true, options.language, is_live, options.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
@@ -154,46 +158,38 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         control: Some(Arc::clone(&control)),
         ..options.settings()
     };
-    let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
+    let opener =
+        Opener { settings, compiler: Arc::clone(&compiler), control: Arc::clone(&control), identity };
+    let identity = opener.identity.as_ref();
+    let opened = opener.sources(plan, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(WorkerSource::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
-    opening::check_filters(plan, &compiler, &interfaces)?;
-    sending::check(&settings, plan, &interfaces)?;
-    let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
-    let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
+    opener.check(plan, &interfaces)?;
+    let head_outputs = opener.outputs(&parts.head, &interfaces, is_live)?;
+    let tail_outputs = opener.outputs(&parts.tail, &interfaces, is_live)?;
     let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
-    let view = open_view(plan, &interfaces, identity.as_ref())?;
-    privileges::give_up(identity.as_ref())?;
+    let view = open_view(plan, &interfaces, identity)?;
+    privileges::give_up(identity)?;
     privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
     let of_filters = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| of_filters.options(interface)),
         workers,
-        interpret: false,
-        directory: PathBuf::new(),
         view,
-        rule_files: Default::default(),
-        place_files: Default::default(),
         commands,
+        ..GraphSettings::default()
     });
     let places = sockets.start()?;
     if let Some(args) = reload {
-        // Places that come later would have no socket.
-        let settings = RunSettings { places: None, ..settings };
-        let (control, common) = (Arc::clone(&control), Arc::clone(&common));
-        let mut reloader = Reloader::new(
-            args.clone(),
-            settings,
-            plan,
-            control,
-            common,
-            Arc::clone(&compiler),
-            interfaces.clone(),
-        );
-        caught.obey_with(Arc::clone(&reloader.control), move || {
+        // Places that come later would have no socket, and files are opened as the present user: rights were given up.
+        let settings = RunSettings { places: None, ..opener.settings };
+        let opener = Opener { settings, identity: None, ..opener };
+        let mut reloader = Reloader::new(args.clone(), opener, plan, Arc::clone(&common), interfaces.clone());
+        let reloading = Arc::clone(&control);
+        caught.obey_with(Arc::clone(&control), move || {
             reloader.reload();
-            reloader.control.reloads().request();
+            reloading.reloads().request();
         })?;
     } else {
         let reloading = Arc::clone(&control);
@@ -211,18 +207,19 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     };
     places.end()?;
     watch.clear();
-    let code = code_of_whole(options, &done, compiler.unfit());
+    let code = code_of_whole(options, plan, &done, compiler.unfit());
     reporting::conclude(options, &done.account, &done.results, compiler.unfit())?;
     Ok(code)
 }
 
 /// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
 /// have the filter, or for losses with `--strict`.
-fn code_of_whole(options: &RunOptions, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
-    let stages = || done.account.stages.iter();
+fn code_of_whole(options: &RunOptions, plan: &Plan, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
     let code = code(&done.ended, done.account.outputs().count());
     let code = options.report.code(code, &strict::losses_of(&done.account));
-    let stores = stages().filter(|stage| stage.class == "store");
+    let is_archive =
+        |name: &str| plan.nodes.iter().any(|node| node.name == name && node.class.has(Property::Archive));
+    let stores = done.account.stages.iter().filter(|stage| is_archive(&stage.name));
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
@@ -237,8 +234,8 @@ fn open_view(
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<Option<Arc<ViewFile>>> {
-    let views: Vec<&str> =
-        plan.nodes.iter().filter(|node| node.class.name == "view").map(|node| &*node.name).collect();
+    let views = plan.nodes.iter().filter(|node| node.class.has(Property::View));
+    let views: Vec<&str> = views.map(|node| &*node.name).collect();
     if let [one, other, ..] = views.as_slice() {
         bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
     }

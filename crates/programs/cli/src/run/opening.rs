@@ -1,10 +1,10 @@
 //! The sources and outputs of a plan, opened.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Listener;
@@ -13,149 +13,223 @@ use tapline_capture::af_packet::{
 };
 use tapline_export::TopicAddress;
 use tapline_file::{FileInput, FileWriter, MergeOrder, Section, WriteOptions};
-use tapline_graph::catalog::{Constructor, InterfaceOptions};
+use tapline_graph::catalog::{
+    self, Catalog, Constructor, InterfaceOptions, OpenContext, OpenError, OpenSite, Property, StageClass,
+};
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{
-    FileOutput, LineFormat, LinesOutput, StoreOutput, check_rules as check_rule_file,
-};
-use tapline_graph::{
-    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
-};
+use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput};
+use tapline_graph::{Control, RestampedSource, Stage, WorkerSource};
 use tapline_meters::StampMode;
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
-use tapline_source::Source;
+use tapline_source::{Error, Source};
 use tapline_store::RecorderSettings;
 use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;
+use tapline_sys::sandbox::folder_of;
 
+use super::publishing::socket_of;
 use super::sending;
 use super::settings::RunSettings;
 use crate::args::FormatArg;
-use crate::compiler::{Compiler, fits_any};
+use crate::compiler::Compiler;
 use crate::live::{self, CaptureBackend, TapArgs, XdpArgs};
-use crate::session::{clock, clocks};
+use crate::session::clocks;
 use crate::stored::{self, PastArgs};
 use crate::{clock_error, files, output, privileges, store, topics};
 
-/// A source of one worker.
-pub(crate) enum WorkerSource {
-    /// The kernel gives each worker its packets.
-    Device(Box<dyn Source>),
-    /// A source that one worker reads whole.
-    Whole(Box<dyn Source>),
-    /// A worker's share of what one thread reads for all.
-    Share(FlowShardSource),
+/// State of this program, which the classes below reach when they open.
+pub(crate) struct Opener {
+    pub(crate) settings: RunSettings,
+    pub(crate) compiler: Arc<Compiler>,
+    pub(crate) control: Arc<Control>,
+    /// The user that the process becomes once all is open.
+    pub(crate) identity: Option<Identity>,
 }
 
-impl WorkerSource {
-    pub(crate) fn source(&self) -> &dyn Source {
-        match self {
-            WorkerSource::Device(source) | WorkerSource::Whole(source) => source.as_ref(),
-            WorkerSource::Share(share) => share,
-        }
+/// The classes of graphs: those of the library, with the sources and outputs that this program opens.
+pub(crate) fn catalog() -> &'static Catalog {
+    static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
+        let own = [&DEVICE, &FILE, &LISTEN, &PRINT, &JSON, &RECORD, &STORE, &PUBLISH, &BOUNCE, &REFLECT];
+        own.into_iter().fold(Catalog::standard().clone(), Catalog::with)
+    });
+    &CATALOG
+}
+
+static DEVICE: StageClass = StageClass {
+    make: Constructor::Source(|context| device(Opener::of(context), context).map_err(boxed)),
+    ..catalog::DEVICE
+};
+static FILE: StageClass = StageClass {
+    make: Constructor::Source(|context| file(Opener::of(context), context).map_err(boxed)),
+    ..catalog::FILE
+};
+static LISTEN: StageClass = StageClass {
+    make: Constructor::Source(|context| listen(Opener::of(context), context).map_err(boxed)),
+    ..catalog::LISTEN
+};
+static PRINT: StageClass = StageClass {
+    make: Constructor::Output(|context| lines(context, Opener::of(context).settings.json).map_err(boxed)),
+    ..catalog::PRINT
+};
+static JSON: StageClass =
+    StageClass { make: Constructor::Output(|context| lines(context, true).map_err(boxed)), ..catalog::JSON };
+static RECORD: StageClass = StageClass {
+    make: Constructor::Output(|context| record(Opener::of(context), context).map_err(boxed)),
+    ..catalog::RECORD
+};
+static STORE: StageClass = StageClass {
+    make: Constructor::Output(|context| store(Opener::of(context), context).map_err(boxed)),
+    ..catalog::STORE
+};
+static PUBLISH: StageClass = StageClass {
+    access: |arguments, access| {
+        access.allowed.removes.extend(folder_of(&socket_of(arguments)).map(Path::to_owned));
+    },
+    make: Constructor::Output(|context| publish(Opener::of(context), context).map_err(boxed)),
+    ..catalog::PUBLISH
+};
+static BOUNCE: StageClass = StageClass {
+    make: Constructor::Output(|context| {
+        sending::bounce(&Opener::of(context).settings, context).map_err(boxed)
+    }),
+    ..catalog::BOUNCE
+};
+static REFLECT: StageClass = StageClass {
+    make: Constructor::Output(|context| {
+        sending::reflect(&Opener::of(context).settings, context).map_err(boxed)
+    }),
+    ..catalog::REFLECT
+};
+
+/// An error of this program on its way through the library.
+#[derive(Debug)]
+struct Boxed(anyhow::Error);
+
+impl std::error::Error for Boxed {}
+
+impl fmt::Display for Boxed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+fn boxed(error: anyhow::Error) -> OpenError {
+    Box::new(Boxed(error))
+}
+
+/// The error as it was made, so that its kind decides about the exit status.
+fn unboxed(error: OpenError) -> anyhow::Error {
+    match error.downcast::<Boxed>().map_err(|error| error.downcast::<Error>()) {
+        Ok(ours) => ours.0,
+        Err(Ok(error)) => (*error).into(),
+        Err(Err(other)) => anyhow!(other),
+    }
+}
+
+impl Opener {
+    fn of<'a>(context: &OpenContext<'a>) -> &'a Opener {
+        context.site.program.downcast_ref().expect("classes of this program are opened by its opener")
     }
 
-    /// For a worker that is the only one.
-    pub(crate) fn alone(self) -> Box<dyn Source> {
-        match self {
-            WorkerSource::Device(source) | WorkerSource::Whole(source) => source,
-            WorkerSource::Share(share) => Box::new(share),
-        }
+    fn site<'a>(&'a self, interfaces: &'a [Interface], is_live: bool) -> OpenSite<'a> {
+        OpenSite { workers: 1, interfaces, is_live, program: self }
     }
 
-    /// For one of several workers: its share, telling how far it has come.
-    pub(crate) fn marked(self, watermark: Option<Watermark>) -> Box<dyn Source> {
-        match (self, watermark) {
-            (WorkerSource::Device(source) | WorkerSource::Whole(source), None) => source,
-            (WorkerSource::Device(source) | WorkerSource::Whole(source), Some(watermark)) => {
-                Box::new(TimedSource::new(source, watermark, clock))
+    /// Opens every source for each worker, in the order of the plan: the kernel shares out the packets of an interface,
+    /// and one thread those of a file.
+    pub(crate) fn sources(&self, plan: &Plan, workers: usize) -> Result<Vec<Vec<WorkerSource>>> {
+        let site = OpenSite { workers, ..self.site(&[], plan.has(Property::Live)) };
+        plan.open_sources(&site).map_err(unboxed)
+    }
+
+    /// Opens every output, by the number of its node.
+    pub(crate) fn outputs(
+        &self,
+        plan: &Plan,
+        interfaces: &[Interface],
+        is_live: bool,
+    ) -> Result<HashMap<usize, Box<dyn Stage>>> {
+        plan.open_outputs(&self.site(interfaces, is_live)).map_err(unboxed)
+    }
+
+    /// Opens the output of a node.
+    pub(crate) fn output(
+        &self,
+        plan: &Plan,
+        index: usize,
+        interfaces: &[Interface],
+        is_live: bool,
+    ) -> Result<Box<dyn Stage>> {
+        plan.open_output(index, &self.site(interfaces, is_live)).map_err(unboxed)
+    }
+
+    /// Checks files and filters for all interfaces known, and where packets are sent, so that a mistake shows before
+    /// anything is opened for writing.
+    pub(crate) fn check(&self, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
+        check(plan, &self.compiler, interfaces)?;
+        sending::check(&self.settings, plan, interfaces)
+    }
+}
+
+/// Checks files and filters for interfaces, of which there may be none yet.
+pub(crate) fn check(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
+    let of_interfaces = Arc::clone(compiler);
+    let options: InterfaceOptions = Arc::new(move |interface| of_interfaces.options(interface));
+    // Link types that a store was asked about in vain have no packets here.
+    let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
+    let fit: Vec<Interface> = fit.cloned().collect();
+    for node in &plan.nodes {
+        (node.class.check)(&node.arguments, &fit, &options).map_err(unboxed).map_err(|error| {
+            // A filter depends on the link types of interfaces, other mistakes do not.
+            let names = || fit.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
+            match error.is::<Error>() {
+                true => error.context(format!("{} on {}", node.name, names())),
+                false => error.context(node.name.clone()),
             }
-            (WorkerSource::Share(share), watermark) => Box::new(share.marked(watermark)),
-        }
+        })?;
     }
-
-    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may
-    /// be silent for long, and a thread that waits for it would hear neither SIGUSR1 nor the clock.
-    fn shared(source: Box<dyn Source>, workers: usize) -> Vec<WorkerSource> {
-        match workers {
-            1 if source.progress().is_some() => vec![WorkerSource::Whole(source)],
-            _ => FlowShardSource::all(source, workers).into_iter().map(WorkerSource::Share).collect(),
-        }
-    }
-}
-
-/// Opens every source for one worker, in the order of the plan.
-pub(crate) fn sources(
-    settings: &RunSettings,
-    plan: &Plan,
-    compiler: &Arc<Compiler>,
-    control: &Arc<Control>,
-) -> Result<Vec<Box<dyn Source>>> {
-    let mut all = worker_sources(settings, plan, compiler, control, 1)?;
-    let only = all.pop().context("a graph has at least one worker")?;
-    Ok(only.into_iter().map(WorkerSource::alone).collect())
-}
-
-/// Opens every source for each worker: the kernel shares out an interface's packets, and one thread those of a file.
-pub(crate) fn worker_sources(
-    settings: &RunSettings,
-    plan: &Plan,
-    compiler: &Arc<Compiler>,
-    control: &Arc<Control>,
-    workers: usize,
-) -> Result<Vec<Vec<WorkerSource>>> {
-    let mut all: Vec<Vec<WorkerSource>> = (0..workers).map(|_| Vec::new()).collect();
-    for node in plan.nodes.iter().filter(|node| node.is_source()) {
-        let opened = match node.class.name {
-            "device" => device(settings, plan, node, compiler, workers)?,
-            "generate" => made(node, workers)?,
-            "listen" => listen(settings, node, workers)?,
-            _ => file(plan, node, compiler, control, workers)?,
-        };
-        all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
-    }
-    Ok(all)
+    Ok(())
 }
 
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(
-    plan: &Plan,
-    node: &PlanNode,
-    compiler: &Arc<Compiler>,
-    control: &Arc<Control>,
-    workers: usize,
-) -> Result<Vec<WorkerSource>> {
+fn file(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>> {
+    let (node, workers) = (context.node(), context.site.workers);
     let path = Path::new(node.arguments.text("name"));
     if let Some(topic) = topics::named(path)? {
-        return read_topic(&topic, plan, workers);
+        return read_topic(&topic, context);
     }
     if let Some(name) = stored::store_name(path)? {
         let text = node.kernel_filter.clone().unwrap_or_default();
-        let input = stored::open_filtered(&name, &PastArgs::default(), &text, compiler)?;
+        let input = stored::open_filtered(&name, &PastArgs::default(), &text, &opener.compiler)?;
         say(&format!("reading from the store {}", name.directory.display()));
         return Ok(WorkerSource::shared(Box::new(input), workers));
     }
-    let file = files::open(path, control)?;
+    let file = files::open(path, &opener.control)?;
     say(&files::announcement(&file));
     Ok(WorkerSource::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
 }
 
 /// The packets of a topic. A source that waits does so itself.
-fn read_topic(topic: &TopicAddress, plan: &Plan, workers: usize) -> Result<Vec<WorkerSource>> {
-    let wants_rights = |node: &&PlanNode| node.is_source() || sending::is_sender(node);
-    let stands_alone = plan.nodes.iter().filter(wants_rights).count() == 1;
-    let source: Box<dyn Source> = Box::new(topics::open(topic, stands_alone)?);
+fn read_topic(topic: &TopicAddress, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>> {
+    let wants_rights = |node: &&PlanNode| node.is_source() || node.class.has(Property::Sends);
+    let stands_alone = context.plan.nodes.iter().filter(wants_rights).count() == 1;
+    let source = Box::new(topics::open(topic, stands_alone)?);
     say(&format!("reading from {topic}"));
-    Ok(if workers == 1 { vec![WorkerSource::Device(source)] } else { WorkerSource::shared(source, workers) })
+    Ok(waiting(source, context.site.workers))
 }
 
-fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec<WorkerSource>> {
-    let addresses = Listener::addresses(node.arguments.text("at")).map_err(|what| anyhow!("{what}"))?;
-    let opened = match &settings.netns {
+/// A source that waits for its packets itself, for each worker.
+fn waiting(source: Box<dyn Source>, workers: usize) -> Vec<WorkerSource> {
+    if workers == 1 { vec![WorkerSource::Device(source)] } else { WorkerSource::shared(source, workers) }
+}
+
+fn listen(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>> {
+    let addresses = Listener::addresses(context.arguments().text("at")).map_err(|what| anyhow!("{what}"))?;
+    let opened = match &opener.settings.netns {
         Some(name) => {
             let namespace =
                 NetNs::open(name).with_context(|| format!("there is no network namespace {name}"))?;
@@ -165,44 +239,26 @@ fn listen(settings: &RunSettings, node: &PlanNode, workers: usize) -> Result<Vec
     };
     let names = opened.interfaces().iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>();
     say(&format!("listening on {}", names.join(", ")));
-    let listener: Box<dyn Source> = Box::new(opened);
-    Ok(if workers == 1 {
-        vec![WorkerSource::Device(listener)]
-    } else {
-        WorkerSource::shared(listener, workers)
-    })
+    Ok(waiting(Box::new(opened), context.site.workers))
 }
 
-fn made(node: &PlanNode, workers: usize) -> Result<Vec<WorkerSource>> {
-    let text = node.arguments.text("recipe");
-    let made: Box<dyn Source> =
-        Box::new(GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
-    Ok(if workers == 1 { vec![WorkerSource::Whole(made)] } else { WorkerSource::shared(made, workers) })
-}
-
-fn device(
-    settings: &RunSettings,
-    plan: &Plan,
-    node: &PlanNode,
-    compiler: &Arc<Compiler>,
-    workers: usize,
-) -> Result<Vec<WorkerSource>> {
+fn device(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>> {
+    let (settings, plan, node) = (&opener.settings, context.plan, context.node());
     let text = node.kernel_filter.clone().unwrap_or_default();
     let name = node.arguments.text("interface");
     if let Some(topic) = topics::named(Path::new(name))? {
-        return read_topic(&topic, plan, workers);
+        return read_topic(&topic, context);
     }
     let way = CaptureBackend::of([name])?;
     let taken = way.clone();
     let filter = node.kernel_filter.clone().map(|text| {
-        let compiler = Arc::clone(compiler);
+        let compiler = Arc::clone(&opener.compiler);
         Arc::new(move |interface: &Interface| match taken.is_xdp() {
             true => compiler.compile_in_front(&text, interface),
             false => compiler.compile(&text, interface),
         }) as af_packet::CompileFilter
     });
     let sends = sending::follows(plan, node);
-    let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
     let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
@@ -215,27 +271,23 @@ fn device(
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
         latency_ms: if sends {
             sending::LATENCY_MS
-        } else if prints {
+        } else if plan.has(Property::Interactive) {
             LATENCY_INTERACTIVE_MS
         } else {
             LATENCY_RECORDING_MS
         },
         vnet_header: sends,
-        receive_hash: plan.nodes.iter().any(|node| node.class.name == "json"),
+        receive_hash: plan.has(Property::ReceiveHash),
         order: af_packet::MergeOrder::Time,
-        workers,
+        workers: context.site.workers,
         ..AfPacketSettings::new(&[name])
     };
     if let Some(wish) = settings.wake.filter(|_| !sends) {
         wish.apply(&mut capture);
     }
     // Options for AF_XDP are for those devices of the graph that it is meant for.
-    let opened = live::open(
-        capture,
-        &way,
-        if way.is_xdp() { settings.xdp } else { XdpArgs::default() },
-        &TapArgs::default(),
-    )?;
+    let xdp = if way.is_xdp() { settings.xdp } else { XdpArgs::default() };
+    let opened = live::open(capture, &way, xdp, &TapArgs::default())?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
     let stamped = |source| WorkerSource::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
@@ -255,81 +307,16 @@ pub(crate) fn interfaces<'s>(sources: impl IntoIterator<Item = &'s dyn Source>) 
     sources.into_iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
 }
 
-/// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
-pub(crate) fn check_filters(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
-    check_rules(plan, compiler, interfaces)?;
-    // Link types that a store was asked about in vain have no packets here.
-    let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
-    let fit: Vec<Interface> = fit.cloned().collect();
-    for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
-        let compile = |interface: &Interface| compiler.compile(node.arguments.text("text"), interface);
-        let names = || fit.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
-        fits_any(&fit, compile).with_context(|| format!("{} on {}", node.name, names()))?;
+fn publish(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
+    let (node, OpenSite { interfaces, is_live, .. }) = (context.node(), *context.site);
+    match &opener.settings.places {
+        Some(places) => Ok(Box::new(places.stage(node, interfaces, is_live)?)),
+        None => bail!("{}: places are published by tapline run, from the start of the graph on", node.name),
     }
-    Ok(())
 }
 
-/// Reads files of rules, and compiles their filters for interfaces.
-pub(crate) fn check_rules(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
-    let compiler = Arc::clone(compiler);
-    let options: InterfaceOptions = Arc::new(move |interface| compiler.options(interface));
-    for node in plan.nodes.iter().filter(|node| node.class.name == "rules") {
-        check_rule_file(&node.arguments, interfaces, &options)
-            .map_err(|why| anyhow!("{}: {why}", node.name))?;
-    }
-    Ok(())
-}
-
-/// Opens every output, by the number of its node.
-pub(crate) fn open_outputs(
-    settings: &RunSettings,
-    plan: &Plan,
-    interfaces: &[Interface],
-    identity: Option<&Identity>,
-) -> Result<HashMap<usize, Box<dyn Stage>>> {
-    let is_live = plan.nodes.iter().any(|node| matches!(node.class.name, "device" | "listen"));
-    let mut outputs: HashMap<usize, Box<dyn Stage>> = HashMap::new();
-    for (index, node) in plan.nodes.iter().enumerate() {
-        if !matches!(node.class.make, Constructor::Output) {
-            continue;
-        }
-        outputs.insert(index, open_output(settings, plan, index, interfaces, is_live, identity)?);
-    }
-    Ok(outputs)
-}
-
-/// Opens the output of a node.
-pub(crate) fn open_output(
-    settings: &RunSettings,
-    plan: &Plan,
-    index: usize,
-    interfaces: &[Interface],
-    is_live: bool,
-    identity: Option<&Identity>,
-) -> Result<Box<dyn Stage>> {
-    let node = &plan.nodes[index];
-    Ok(match node.class.name {
-        "bounce" => Box::new(sending::bounce(settings, node)?),
-        "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
-        "record" => Box::new(record(settings, node, interfaces, is_live, identity)?),
-        "publish" => match &settings.places {
-            Some(places) => Box::new(places.stage(node, interfaces, is_live)?),
-            None => {
-                bail!("{}: places are published by tapline run, from the start of the graph on", node.name)
-            }
-        },
-        "store" => Box::new(store(node, interfaces, is_live, identity)?),
-        _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
-    })
-}
-
-fn record(
-    settings: &RunSettings,
-    node: &PlanNode,
-    interfaces: &[Interface],
-    is_live: bool,
-    identity: Option<&Identity>,
-) -> Result<FileOutput> {
+fn record(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
+    let (node, OpenSite { interfaces, is_live, .. }) = (context.node(), *context.site);
     let path = Path::new(node.arguments.text("name"));
     let mut options = WriteOptions::new(path, interfaces);
     options.format = FormatArg::of(None, path)?;
@@ -342,43 +329,35 @@ fn record(
     let comments = [comment].into_iter().chain(clock).collect();
     options.section = Section { comments, ..Section::of_this_machine(writer) };
     let now = clocks();
-    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
+    let files = privileges::files(path, opener.identity.as_ref())?;
+    let writer = FileWriter::create(options, interfaces, now, files)?;
     let output = FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall));
-    Ok(match &settings.control {
+    Ok(Box::new(match &opener.settings.control {
         Some(control) => output.reopening(control),
         None => output,
-    })
+    }))
 }
 
-fn store(
-    node: &PlanNode,
-    interfaces: &[Interface],
-    is_live: bool,
-    identity: Option<&Identity>,
-) -> Result<StoreOutput> {
+fn store(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
+    let (node, OpenSite { interfaces, is_live, .. }) = (context.node(), *context.site);
     let text = |name: &str| node.arguments.text(name);
     let directory = Path::new(text("name"));
     let keep = node.arguments.nanoseconds("keep");
     let settings = store::settings_of_stage(directory, text("size"), keep, text("segment"))
         .with_context(|| node.name.clone())?;
     let settings = RecorderSettings { is_live, ..settings };
-    store::open_output(directory, settings, interfaces, identity)
+    Ok(Box::new(store::open_output(directory, settings, interfaces, opener.identity.as_ref())?))
 }
 
-fn lines(
-    settings: &RunSettings,
-    node: &PlanNode,
-    interface: bool,
-    is_live: bool,
-) -> Result<LinesOutput<File>> {
+fn lines(context: &OpenContext<'_>, as_json: bool) -> Result<Box<dyn Stage>> {
     let is_terminal = io::stdout().is_terminal();
-    let format = if node.class.name == "json" || settings.json {
+    let format = if as_json {
         LineFormat::Json
     } else {
         let options = Options {
-            interface,
-            verbose: node.arguments.number("verbose") as u8,
-            link_header: node.arguments.text("link") == "yes",
+            interface: context.site.interfaces.len() > 1,
+            verbose: context.arguments().number("verbose") as u8,
+            link_header: context.arguments().text("link") == "yes",
             ..Options::default()
         };
         let has_names = options.port_names;
@@ -389,5 +368,5 @@ fn lines(
         let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
         LineFormat::Text { printer: Box::new(printer), colored }
     };
-    Ok(LinesOutput::new(format, output::standard()?, is_live || is_terminal))
+    Ok(Box::new(LinesOutput::new(format, output::standard()?, context.site.is_live || is_terminal)))
 }

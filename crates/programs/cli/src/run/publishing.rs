@@ -16,6 +16,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_daemon::{AccessRule, Capture, CaptureRule, Log, Orders, Rules, Server, Socket};
 use tapline_filter::HandleKind;
+use tapline_graph::catalog::Arguments;
 use tapline_graph::plan::PlanNode;
 use tapline_graph::stages::{Publish, PublishedSource};
 use tapline_packet::Interface;
@@ -56,10 +57,10 @@ struct RunningServer {
 pub(crate) struct PlaceSockets(Vec<(Rules, Socket, Vec<OpenedPlace>)>);
 
 /// The socket of a place.
-pub(super) fn socket_of(node: &PlanNode) -> PathBuf {
-    match (node.arguments.text("socket"), std::env::var_os(SOCKET_VARIABLE)) {
+pub(super) fn socket_of(arguments: &Arguments) -> PathBuf {
+    match (arguments.text("socket"), std::env::var_os(SOCKET_VARIABLE)) {
         ("", Some(path)) if !path.is_empty() => path.into(),
-        ("", _) => place_socket(node.arguments.text("name")),
+        ("", _) => place_socket(arguments.text("name")),
         (path, _) => path.into(),
     }
 }
@@ -71,7 +72,7 @@ impl Places {
             bail!("{}: publish needs an interface; this source has none until its first packet", node.name);
         }
         let (rule, access) = rules_of(node, interfaces);
-        let path = socket_of(node);
+        let path = socket_of(&node.arguments);
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
         let (stage, source) = Publish::new(&rule.name, interfaces)?;
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,16 +11,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_graph::catalog::GraphSettings;
+use tapline_graph::GraphChange;
+use tapline_graph::catalog::{GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, WorkerContext};
-use tapline_graph::{Control, GraphChange};
 use tapline_packet::Interface;
 
 use super::args::RunArgs;
-use super::opening;
-use super::settings::RunSettings;
+use super::opening::Opener;
 use super::{plan as plan_texts, texts};
-use crate::compiler::Compiler;
 use crate::escape::plain_lines;
 
 /// Interval between two tries to hand over a change while the one before is pending.
@@ -29,10 +27,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// Parts from which stages are made later.
 pub(super) struct Reloader {
     args: RunArgs,
-    settings: RunSettings,
-    pub(super) control: Arc<Control>,
+    opener: Opener,
     common: Arc<GraphSettings>,
-    compiler: Arc<Compiler>,
     interfaces: Vec<Interface>,
     /// The sources, which stay.
     sources: Vec<String>,
@@ -43,15 +39,13 @@ pub(super) struct Reloader {
 impl Reloader {
     pub(super) fn new(
         args: RunArgs,
-        settings: RunSettings,
+        opener: Opener,
         plan: &Plan,
-        control: Arc<Control>,
         common: Arc<GraphSettings>,
-        compiler: Arc<Compiler>,
         interfaces: Vec<Interface>,
     ) -> Reloader {
         let (sources, there) = (sources(plan), plan.keys().into_iter().collect());
-        Reloader { args, settings, control, common, compiler, interfaces, sources, there }
+        Reloader { args, opener, common, interfaces, sources, there }
     }
 
     /// Reads the texts again. What is wrong with them is said, and everything goes on as it was.
@@ -68,22 +62,14 @@ impl Reloader {
         if sources(&plan) != self.sources {
             bail!("sources stay as they are, but these would be {}", sources(&plan).join(", "));
         }
-        opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
-        let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
-        super::sending::check(&self.settings, &plan, &self.interfaces)?;
-        let (settings, interfaces) = (&self.settings, &self.interfaces);
+        self.opener.check(&plan, &self.interfaces)?;
+        let (is_live, control) = (plan.has(Property::Live), &self.opener.control);
         let mut open = |node: usize| {
-            // Rights were given up: files are opened as the present user.
-            opening::open_output(settings, &plan, node, interfaces, is_live, None)
-                .map_err(|error| format!("{error:#}"))
+            let opened = self.opener.output(&plan, node, &self.interfaces, is_live);
+            opened.map_err(|error| format!("{error:#}"))
         };
-        let context = WorkerContext {
-            worker: 0,
-            control: &self.control,
-            common: &self.common,
-            exits: None,
-            output: &mut open,
-        };
+        let context =
+            WorkerContext { worker: 0, control, common: &self.common, exits: None, output: &mut open };
         let stages = plan::nodes(&plan, &self.there, context).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());
@@ -91,8 +77,8 @@ impl Reloader {
             let nodes = graph.change(stages, moment)?;
             Ok(plan.sources(&nodes))
         });
-        while let Err(waits) = self.control.change(change) {
-            if self.control.is_stopped() {
+        while let Err(waits) = control.change(change) {
+            if control.is_stopped() {
                 bail!("the end came first");
             }
             change = waits;

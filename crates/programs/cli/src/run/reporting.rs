@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
+use tapline_graph::catalog::Property;
 use tapline_graph::plan::Plan;
 use tapline_graph::{GraphAccount, RunReport, Table, grouped};
 use tapline_sys::TerminalSize;
@@ -42,7 +43,7 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
         let from = if inputs.is_empty() { String::new() } else { format!("  from {}", inputs.join(", ")) };
         text += &format!("  {} :: {}({}){from}\n", node.name, node.class.name, node.arguments.canonical());
         if let Some(filter) = &node.kernel_filter {
-            let place = if node.class.name == "device" { "kernel" } else { "search of the store" };
+            let place = if node.class.has(Property::Live) { "kernel" } else { "search of the store" };
             text += &format!("      in the {place}: {filter}\n");
         }
     }

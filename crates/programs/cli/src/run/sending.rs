@@ -1,6 +1,8 @@
 //! The stages that send: whether they may, and their sockets.
 
 use anyhow::Result;
+use tapline_graph::Stage;
+use tapline_graph::catalog::{Arguments, OpenContext, Property};
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
@@ -14,8 +16,7 @@ pub(super) const LATENCY_MS: u32 = 1;
 
 /// Whether packets of a source are sent on somewhere.
 pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
-    let is_it = |node: &&PlanNode| std::ptr::eq(*node, source);
-    senders(plan).any(|index| devices_before(plan, index).iter().any(is_it))
+    senders(plan).any(|index| sources_before(plan, index).iter().any(|node| std::ptr::eq(*node, source)))
 }
 
 /// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is
@@ -29,7 +30,7 @@ pub(crate) fn check(settings: &RunSettings, plan: &Plan, interfaces: &[Interface
     for index in senders(plan) {
         let node = &plan.nodes[index];
         for from in sources_of(plan, index, interfaces) {
-            let to = if node.class.name == "reflect" { &from } else { node.arguments.text("interface") };
+            let to = node.arguments.get("interface").unwrap_or(&from);
             network.permit(to)?;
             ways.push((from.clone(), to.to_owned()));
         }
@@ -38,51 +39,36 @@ pub(crate) fn check(settings: &RunSettings, plan: &Plan, interfaces: &[Interface
 }
 
 /// Opens the output of a `bounce`.
-pub(super) fn bounce(settings: &RunSettings, node: &PlanNode) -> Result<Bounce> {
-    let permit = network(settings)?.permit(node.arguments.text("interface"))?;
-    Ok(Bounce::new(Transmitter::open(&permit, &send_settings(node))?))
+pub(super) fn bounce(settings: &RunSettings, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
+    let permit = network(settings)?.permit(context.arguments().text("interface"))?;
+    Ok(Box::new(Bounce::new(Transmitter::open(&permit, &send_settings(context.arguments()))?)))
 }
 
 /// Opens the output of a `reflect`: a socket for each interface from which packets come.
-pub(super) fn reflect(
-    settings: &RunSettings,
-    plan: &Plan,
-    index: usize,
-    interfaces: &[Interface],
-) -> Result<Reflect> {
+pub(super) fn reflect(settings: &RunSettings, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
     let network = network(settings)?;
     let mut transmitters = Vec::new();
-    for name in sources_of(plan, index, interfaces) {
+    for name in sources_of(context.plan, context.index, context.site.interfaces) {
         let permit = network.permit(&name)?;
         transmitters
-            .push((permit.if_index(), Transmitter::open(&permit, &send_settings(&plan.nodes[index]))?));
+            .push((permit.if_index(), Transmitter::open(&permit, &send_settings(context.arguments()))?));
     }
-    Ok(Reflect::new(transmitters))
+    Ok(Box::new(Reflect::new(transmitters)))
 }
 
 fn network(settings: &RunSettings) -> Result<SendPolicy> {
     Ok(SendPolicy::inspect(settings.netns.as_deref(), &settings.owned)?)
 }
 
-fn send_settings(node: &PlanNode) -> SendSettings {
-    let change =
-        if node.arguments.text("swap") == "mac" { FrameEdit::SwapAddresses } else { FrameEdit::None };
+fn send_settings(arguments: &Arguments) -> SendSettings {
+    let change = if arguments.text("swap") == "mac" { FrameEdit::SwapAddresses } else { FrameEdit::None };
     SendSettings { segments: true, change, ..SendSettings::default() }
 }
 
 /// The nodes that send.
 fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
-    plan.nodes.iter().enumerate().filter(|(_, node)| is_sender(node)).map(|(index, _)| index)
-}
-
-/// Whether a node sends on an interface, which wants rights.
-pub(super) fn is_sender(node: &PlanNode) -> bool {
-    matches!(node.class.name, "bounce" | "reflect")
-}
-
-/// The devices from which packets come to a node.
-fn devices_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
-    sources_before(plan, index).into_iter().filter(|node| node.class.name == "device").collect()
+    let senders = plan.nodes.iter().enumerate().filter(|(_, node)| node.class.has(Property::Sends));
+    senders.map(|(index, _)| index)
 }
 
 /// The sources from which packets come to a node.
@@ -105,10 +91,10 @@ fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String
     let live = || interfaces.iter().filter(|interface| interface.if_index > 0);
     let mut names: Vec<String> = Vec::new();
     for source in sources_before(plan, index) {
-        let named = match source.class.name {
-            "device" => bare_name(source.arguments.text("interface")),
-            "join" => "",
-            _ => continue,
+        let named = match source.captured_interface() {
+            Some(name) => bare_name(name),
+            None if source.exit.is_some() => "",
+            None => continue,
         };
         match live().find(|interface| interface.name == named) {
             Some(one) => names.push(one.name.clone()),

@@ -12,21 +12,20 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use tapline_graph::catalog::GraphSettings;
+use tapline_graph::catalog::{GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
 use tapline_graph::stages::SharedOutput;
 use tapline_graph::{
     Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
-    Stage, Table, WorkerMerge,
+    Stage, Table, WorkerMerge, WorkerSource,
 };
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Source;
 
-use super::opening::WorkerSource;
 use super::reporting::Watcher;
 use crate::capture::share;
-use crate::session::clocks;
+use crate::session::{clock, clocks};
 
 /// Parts that all workers share.
 pub(super) struct WorkerThreads<'a> {
@@ -71,9 +70,9 @@ impl WorkerThreads<'_> {
         let sources = sources.pop().context("a graph has at least one worker")?;
         let mut sources: Vec<_> = sources.into_iter().map(WorkerSource::alone).collect();
         let built = self.build(plan, 0, None, outputs)?;
-        let is_watching = plan.nodes.iter().any(|node| node.class.name == "watch");
+        let has_scripts = plan.has(Property::Scripts);
         let work = || self.work(0, &mut sources, built);
-        let WorkerResult { graph, account, ended } = match is_watching {
+        let WorkerResult { graph, account, ended } = match has_scripts {
             true => thread::scope(|scope| spawn(scope, work).map(finished))?,
             false => work(),
         };
@@ -97,7 +96,8 @@ impl WorkerThreads<'_> {
         let mut jobs = Vec::new();
         for (worker, (sources, outputs)) in sources.into_iter().zip(head_handles).enumerate() {
             let exits = MergeInputs::new(&join, worker);
-            let marked = |(inlet, source): (usize, WorkerSource)| source.marked(exits.watermark(inlet));
+            let marked =
+                |(inlet, source): (usize, WorkerSource)| source.marked(exits.watermark(inlet), clock);
             let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
             jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), outputs)?));
         }

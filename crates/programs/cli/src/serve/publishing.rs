@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_daemon::{Capture, CaptureRule, PublishRule, Rules};
 use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_graph::Stage;
-use tapline_graph::catalog::{Constructor, GraphSettings};
+use tapline_graph::catalog::{Catalog, Constructor, GraphSettings, PUBLISH, Property, StageClass};
 use tapline_graph::plan::{GraphText, Plan, PlanNode};
 use tapline_graph::stages::{Publish, PublishedSource};
 use tapline_packet::Interface;
@@ -27,8 +27,8 @@ use super::readers::{GraphSite, Reader, Role};
 /// Delay of packets in the graph's index, in addition to the capture's own.
 const WAKE: WakeThreshold =
     WakeThreshold { min_bytes: 256 << 10, min_packets: 0, max_delay: Duration::from_millis(10) };
-/// Stages that make files, send, or read files again: the daemon has no right to that once it serves.
-const REFUSED: [&str; 7] = ["ipfix", "flowlog", "batches", "streams", "extract", "view", "rules"];
+/// The one class of outputs that the daemon opens.
+static PLACE: StageClass = PUBLISH;
 
 /// A place, before its capture starts.
 pub(super) struct OpenedPlace {
@@ -43,7 +43,9 @@ pub(super) struct OpenedPlace {
 fn plan_of(capture: &str, places: &[&PublishRule]) -> Result<Plan> {
     let texts: Vec<String> = places.iter().map(|place| place.graph()).collect();
     let named = places.iter().zip(&texts).map(|(place, text)| GraphText { name: &place.name, text });
-    let plan = Plan::new(&named.collect::<Vec<_>>()).map_err(|why| anyhow!("[[publish]]: {why}"))?;
+    let catalog = Catalog::standard().clone().with(&PLACE);
+    let plan = Plan::new(&catalog, &named.collect::<Vec<_>>());
+    let plan = plan.map_err(|why| anyhow!("[[publish]]: {why}"))?;
     plan.nodes.iter().try_for_each(|node| check(node, capture, places))?;
     Ok(plan)
 }
@@ -51,18 +53,26 @@ fn plan_of(capture: &str, places: &[&PublishRule]) -> Result<Plan> {
 /// The daemon runs stages over the packets of one capture, and nothing that reads, writes or sends elsewhere.
 fn check(node: &PlanNode, capture: &str, places: &[&PublishRule]) -> Result<()> {
     let is_ours = match node.class.make {
-        Constructor::Source => node.arguments.text("interface") == format!("tap:{capture}"),
-        Constructor::Output => node.class.name == "publish",
-        Constructor::Stage(_) => !REFUSED.contains(&node.class.name),
+        Constructor::Source(_) => node.captured_interface() == Some(&*format!("tap:{capture}")),
+        Constructor::Output(_) => is_place(node),
+        Constructor::Stage(_) => !node.class.has(Property::External),
     };
-    let is_ours = is_ours && (node.class.name != "file" && node.class.name != "generate");
     if !is_ours {
         bail!("[[publish]]: the daemon does not run the stage {}: tapline run does", node.name);
     }
-    if node.class.name == "publish" && !places.iter().any(|place| place.name == node.arguments.text("name")) {
+    if is_place(node) && rule_of(node, places).is_none() {
         bail!("[[publish]]: {} has no table of its own", node.name);
     }
     Ok(())
+}
+
+fn is_place(node: &PlanNode) -> bool {
+    std::ptr::eq(node.class, &PLACE)
+}
+
+/// The table of a place.
+fn rule_of<'r>(node: &PlanNode, places: &[&'r PublishRule]) -> Option<&'r PublishRule> {
+    places.iter().copied().find(|place| is_place(node) && place.name == node.arguments.text("name"))
 }
 
 /// Checks the stages of all tables.
@@ -93,10 +103,7 @@ pub(super) fn open_all(rules: &Rules, opened: &[OpenCapture]) -> Result<(Vec<Rea
         let names: Vec<String> = interfaces.iter().map(|interface| interface.label().to_owned()).collect();
         let mut stages = HashMap::new();
         for (index, node) in plan.nodes.iter().enumerate() {
-            let is_it = |place: &&&PublishRule| {
-                node.class.name == "publish" && place.name == node.arguments.text("name")
-            };
-            let Some(place) = places.iter().find(is_it) else { continue };
+            let Some(place) = rule_of(node, &places) else { continue };
             let (stage, source) = Publish::new(&place.name, &interfaces)?;
             stages.insert(index, stage);
             places_of.push(OpenedPlace { rule: place.as_capture(&names), source });

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use tapline_daemon::Rules;
 use tapline_graph::ViewFile;
-use tapline_graph::catalog::GraphSettings;
-use tapline_graph::plan::{GraphText, Plan};
+use tapline_graph::catalog::{Catalog, GraphSettings};
+use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_source::Source as _;
 use tapline_sys::privilege::Identity;
 use tapline_tap_client::protocol::AttachRequest;
@@ -46,10 +46,14 @@ fn open(capture: &str, identity: Option<&Identity>) -> Result<Reader> {
     if let Some(Identity { uid, gid, .. }) = identity {
         file.give_to(*uid, *gid)?;
     }
-    let text = format!(
-        "device(\"tap:{capture}\") -> meter :: flow(view=yes, details=\"dns,tls,http,application\") -> live :: view"
-    );
-    let plan = Plan::new(&[GraphText { name: "view", text: &text }]).map_err(|why| anyhow!(why))?;
+    let mut graph = PlanBuilder::default();
+    let meter = StageDraft::new("flow").with("view", true).with("details", "dns,tls,http,application");
+    graph.add_chain([
+        StageDraft::new("device").arg(format!("tap:{capture}")),
+        meter.named("meter"),
+        StageDraft::new("view").named("live"),
+    ]);
+    let plan = graph.plan(Catalog::standard()).map_err(|why| anyhow!(why))?;
     let attach =
         AttachRequest { capture: capture.to_owned(), delay_ms: DELAY_MS, ..AttachRequest::default() };
     let graph = move |tap: &Tap, site: &GraphSite<'_>| {

@@ -18,14 +18,13 @@ use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection, Timestamp
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
 use tapline_syntax::units::size_in;
-use tapline_sys::sandbox::AllowedAccess;
+use tapline_sys::sandbox::{AllowedAccess, nearest_folder};
 
 use super::progress::{ProgressLine, print};
 use super::record::{IndexKeys, index_options};
 use crate::args::SNAP_LEN;
 use crate::escape::plain;
 use crate::privileges;
-use crate::run::confining::existing;
 
 pub(super) const IMPORT_EXAMPLES: &str = "\
 Examples:
@@ -89,7 +88,7 @@ fn confine(args: &ImportArgs, paths: &[PathBuf]) {
     let needs = AllowedAccess {
         // The identifier of a new store is random.
         reads: paths.iter().chain(&args.files).cloned().chain(["/dev/urandom".into()]).collect(),
-        makes: vec![existing(&store)],
+        makes: vec![nearest_folder(&store)],
         ..AllowedAccess::default()
     };
     privileges::confine_quietly(&needs);

@@ -108,7 +108,7 @@ fn confine(command: &StoreCommand) {
         StoreCommand::Import(_) => return,
     };
     let (makes, reads) = if writes { (vec![store.clone()], vec![]) } else { (vec![], vec![store.clone()]) };
-    let ip = filter.iter().any(|word| privileges::may_ask_for_names(word));
+    let ip = filter.iter().any(|word| tapline_filter::may_ask_for_names(word));
     privileges::confine_quietly(&AllowedAccess { reads, makes, ip, ..AllowedAccess::default() });
 }
 

@@ -6,6 +6,7 @@ use tapline_packet::{ClockReading, Timestamp};
 use tapline_testkit::frames::*;
 
 use crate::TickContext;
+use crate::catalog::Catalog;
 use crate::plan::{GraphText, Plan};
 use crate::table::Cell;
 use crate::trial::{Trial, whole};
@@ -188,7 +189,7 @@ fn a_full_disk_leaves_no_packet_out_of_the_account() {
 
 #[test]
 fn an_exporter_takes_one_rate_of_sampling() {
-    let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
+    let plan = |text: &str| Plan::new(Catalog::standard(), &[GraphText { name: "t", text }]).map(|_| ());
     let two = |one: u32, other: u32, more: &str| {
         plan(&format!(
             "e :: ipfix(\"127.0.0.1:9\"{more}); file(a) -> flow(sample={one}) -> e; file(b) -> flow(sample={other}) -> e"
@@ -205,7 +206,7 @@ fn an_exporter_takes_one_rate_of_sampling() {
 
 #[test]
 fn only_a_meter_leads_to_takers_of_flows() {
-    let plan = |text: &str| Plan::new(&[GraphText { name: "t", text }]).map(|_| ());
+    let plan = |text: &str| Plan::new(Catalog::standard(), &[GraphText { name: "t", text }]).map(|_| ());
     let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
     assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
     assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());

@@ -7,9 +7,7 @@ use std::sync::Arc;
 
 use tapline_source::Error;
 
-use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
@@ -50,11 +48,15 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
+    // Programs and lists of patterns name further files.
+    access: |arguments, access| {
+        access.allowed.reads.push("/".into());
+        access.makes_file(arguments.text("memory"));
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {

@@ -10,9 +10,7 @@ use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 use tapline_source::Error;
 
-use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
-};
+use crate::catalog::{Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -65,11 +63,12 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "patterns that the result shows",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp dst port 80\") -> match(\"default.ida?\") -> print",
+    // Lists of patterns name further files.
+    access: |_, access| access.allowed.reads.push("/".into()),
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// The number by which a single text is known; lines of a list count from 1.

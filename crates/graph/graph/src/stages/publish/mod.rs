@@ -20,14 +20,15 @@ use tapline_packet::{Interface, Selection};
 use tapline_source::{Error, OutputAccount, SkipCause};
 
 use super::filter::{Filters, native};
-use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, Outputs, Parameter, ParameterType, StageClass, refuse};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
 use queue::{PacketBlock, Queue, Wanted};
 pub use source::PublishedSource;
 
-pub(crate) const CLASS: StageClass = StageClass {
+/// The class; programs open its stages.
+pub const CLASS: StageClass = StageClass {
     name: "publish",
     summary: "packets for other processes, as the capture tap:NAME",
     description: "The packets of this stage are a capture of their own: tapline capture -i tap:NAME, tapline run, and tcpdump on our libpcap read it, each \
@@ -96,10 +97,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"udp port 53\") -> sample(1/10) -> publish(dns, groups=netops, snap=128)",
-    make: Constructor::Output,
+
+    make: Constructor::Output(refuse),
+    ..StageClass::BASE
 };
 
 /// The graph's end of a published place.

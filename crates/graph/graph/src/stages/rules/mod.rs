@@ -21,8 +21,8 @@ use tapline_source::Error;
 
 use super::filters::of_indices;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageClass, StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Outputs, Parameter, ParameterType, Property,
+    StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -54,10 +54,16 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::Many,
-    input: StageInput::Packets,
-    order: Order::Free,
     example: "r :: rules(\"site.rules\", outputs=\"web, ids\"); device(eth0) -> r; r[0] -> record(\"rest.pcap\"); r[1] -> count; r[2] -> print",
+    properties: &[Property::External],
+    // Rules that come later may have names of hosts.
+    access: |arguments, access| {
+        access.reads_file(arguments.text("file"));
+        access.allowed.ip = true;
+    },
+    check: |arguments, interfaces, options| Ok(check(arguments, interfaces, options)?),
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
@@ -108,11 +114,7 @@ fn output_names(arguments: &Arguments) -> Result<Vec<String>, String> {
 ///
 /// # Errors
 /// The first mistake, with its place and mend.
-pub fn check(
-    arguments: &Arguments,
-    interfaces: &[Interface],
-    options: &InterfaceOptions,
-) -> Result<(), String> {
+fn check(arguments: &Arguments, interfaces: &[Interface], options: &InterfaceOptions) -> Result<(), String> {
     let path = Path::new(arguments.text("file"));
     let file = loader::read(path, &output_names(arguments)?)?;
     let mut prepared = Prepared::new(Arc::new(RuleSet::new(file, false)));

@@ -22,8 +22,7 @@ use tapline_source::Error;
 use super::input_file;
 use super::recent::Recent;
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageClass, StageInput,
+    Arguments, BuildContext, Constructor, InterfaceOptions, Order, Parameter, ParameterType, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -84,11 +83,14 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "signatures that the result shows",
         },
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> signatures(\"local.rules\", variables=\"HOME_NET=10.0.0.0/8\", alerts=\"eve.json\") -> record(\"alerts.pcapng\")",
+    access: |arguments, access| {
+        access.reads_file(arguments.text("file"));
+        access.makes_file(arguments.text("alerts"));
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 const REFUSALS_TOLD: usize = 5;

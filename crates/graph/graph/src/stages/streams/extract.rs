@@ -20,7 +20,7 @@ use super::super::folder::Folder;
 use super::written::description;
 use super::{IDLE, INDEX, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams};
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, Property, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -73,11 +73,12 @@ pub(crate) const CLASS: StageClass = StageClass {
         PATIENCE,
         IDLE,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp port 80\") -> extract(\"bodies\", types=\"application/*\")",
+    properties: &[Property::External],
+    access: |arguments, access| access.makes_folder(arguments.text("to")),
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// Bodies that are written at a time, each with an open file.

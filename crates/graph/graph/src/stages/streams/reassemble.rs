@@ -14,7 +14,7 @@ use tapline_stream::{Event, Piece, Taken};
 
 use super::super::filters::of_indices;
 use super::{IDLE, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams, table};
-use crate::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
+use crate::catalog::{Constructor, Order, StageClass};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters, StageStatus, TickContext};
@@ -31,13 +31,12 @@ pub(crate) const CLASS: StageClass = StageClass {
         cause. Packets that are not TCP, and fragments of IP packets, are passed on unchanged. \
         The result has every byte: bytes = delivered + duplicate + before_start + after_end + out_of_window + held.",
     parameters: &[ROOM, MEMORY, STREAM_MEMORY, PATIENCE, IDLE],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> reassemble -> match(\"secret\", borders=flow) -> print",
     make: Constructor::Stage(|arguments, _| {
         Ok(Box::new(Reassemble { streams: Streams::new(arguments), due: Due::default() }))
     }),
+    ..StageClass::BASE
 };
 
 struct Reassemble {

@@ -19,7 +19,7 @@ use tapline_stream::{Event, Stream};
 use super::super::folder::{Folder, appending};
 use super::{IDLE, INDEX, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams, table};
 use crate::catalog::{
-    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass, StageInput,
+    Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, Property, StageClass,
 };
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -66,11 +66,15 @@ pub(crate) const CLASS: StageClass = StageClass {
         PATIENCE,
         IDLE,
     ],
-    outputs: Outputs::One,
-    input: StageInput::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp port 25\") -> streams(\"mail\")",
+    properties: &[Property::External],
+    access: |arguments, access| match arguments.text("to") {
+        "-" => {}
+        to => access.makes_folder(to),
+    },
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
 
 /// Files of streams that are open at a time.

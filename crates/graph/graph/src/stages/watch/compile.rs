@@ -1,7 +1,7 @@
 //! Files of rules read, and their filters made ready to run.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_bpf::PacketFilter;
@@ -10,7 +10,7 @@ use tapline_packet::{Interface, LinkType};
 use tapline_watch::{Compile, FILE_MAX, Program, Rules, parse};
 
 use super::holds;
-use crate::catalog::InterfaceOptions;
+use crate::catalog::{InterfaceOptions, StageAccess};
 use crate::stages::filters;
 use crate::stages::fpl::FplProgram;
 use crate::stages::unfit::{Rejecting, rejecting, unfit_text};
@@ -127,33 +127,14 @@ pub(super) fn folder(path: &Path) -> &Path {
     tapline_sys::sandbox::folder_of(path).unwrap_or(Path::new("."))
 }
 
-/// Data that rules need in addition to packets.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WatchNeeds {
-    /// Files and folders that are read when rules are read again.
-    pub reads: Vec<PathBuf>,
-    /// Commands that are started: their words.
-    pub commands: Vec<Vec<String>>,
-    /// Whether webhooks are called.
-    pub network: bool,
-    /// Stores in which holds are made.
-    pub stores: Vec<PathBuf>,
-}
-
-/// The needs of the rules of a file; empty for a file that cannot be read, which is reported elsewhere.
-pub fn needs(path: &Path) -> WatchNeeds {
-    let Ok(rules) = parsed(path) else { return WatchNeeds::default() };
-    let actions = || {
-        let of_rules = rules.rules.iter().map(|rule| &rule.actions);
-        of_rules.chain(rules.scripts.iter().map(|script| &script.actions))
-    };
-    WatchNeeds {
-        reads: vec![folder(path).to_owned()],
-        commands: actions()
-            .filter(|actions| !actions.run.is_empty())
-            .map(|actions| actions.run.clone())
-            .collect(),
-        network: actions().any(|actions| !actions.webhook.is_empty()),
-        stores: actions().filter_map(|actions| Some(actions.hold.as_ref()?.store.clone())).collect(),
+/// Adds the access that the rules of a file need; none for a file that cannot be read, which is reported elsewhere.
+pub(super) fn add_needs(path: &Path, access: &mut StageAccess) {
+    let Ok(rules) = parsed(path) else { return };
+    access.reads_file(path);
+    let of_rules = rules.rules.iter().map(|rule| &rule.actions);
+    for actions in of_rules.chain(rules.scripts.iter().map(|script| &script.actions)) {
+        access.commands.extend((!actions.run.is_empty()).then(|| actions.run.clone()));
+        access.allowed.ip |= !actions.webhook.is_empty();
+        access.allowed.makes.extend(actions.hold.as_ref().map(|hold| hold.store.clone()));
     }
 }

@@ -12,7 +12,6 @@ mod holds;
 mod loader;
 
 use std::any::Any;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tapline_packet::{ClockReading, Timestamp};
@@ -21,7 +20,7 @@ use tapline_watch::{Program, Watch};
 
 use crate::catalog::{
     Arguments, BuildContext, Constructor, InterfaceOptions, Order, Outputs, Parameter, ParameterType,
-    StageClass, StageInput,
+    Property, StageAccess, StageClass,
 };
 use crate::graph::Out;
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
@@ -32,7 +31,7 @@ use actions::Actions;
 use compile::{WatchCompiler, read};
 use loader::Loader;
 
-pub use compile::{WatchNeeds, check, needs};
+pub use compile::check;
 pub use tapline_watch::{STACK_LEN, counted};
 
 /// Columns of the result: of events, then of the commands, webhooks and holds that follow them, then packets that
@@ -85,11 +84,19 @@ pub(crate) const CLASS: StageClass = StageClass {
         },
     ],
     outputs: Outputs::None,
-    input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> watch(\"rules.toml\", json=yes)",
+    properties: &[Property::Scripts],
+    access: add_access,
     make: Constructor::Stage(make),
+    ..StageClass::BASE
 };
+
+fn add_access(arguments: &Arguments, access: &mut StageAccess) {
+    compile::add_needs(arguments.text("rules").as_ref(), access);
+    access.allowed.makes.push(arguments.text("directory").into());
+    access.makes_file(arguments.text("to"));
+}
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("rules"));
@@ -308,15 +315,6 @@ impl Stage for WatchStage {
     fn as_any(&self) -> &dyn Any {
         self
     }
-}
-
-/// The folder that the stage writes to, and the file of its lines.
-pub fn writes(arguments: &Arguments) -> Vec<PathBuf> {
-    let mut all = vec![PathBuf::from(arguments.text("directory"))];
-    if arguments.text("to") != "-" {
-        all.extend(tapline_sys::sandbox::folder_of(arguments.text("to").as_ref()).map(PathBuf::from));
-    }
-    all
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use tapline_graph::catalog::GraphSettings;
+use tapline_graph::catalog::{Catalog, GraphSettings};
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{
     Cell, Control, Graph, GraphAccount, NodeId, Out, Packets, Stage, StageCounters, Table, TickContext,
@@ -86,16 +86,12 @@ impl Trial {
 
     /// Makes a trial with a file for the stage `view`.
     pub(crate) fn viewed(text: &str, view: Option<Arc<ViewFile>>) -> Result<Trial, String> {
-        let plan = Plan::new(&[GraphText { name: "trial", text }])?;
+        let plan = Plan::new(Catalog::standard(), &[GraphText { name: "trial", text }])?;
         let common = GraphSettings {
             options: Arc::new(options),
-            workers: 1,
-            interpret: false,
             directory: PathBuf::from("."),
             view,
-            rule_files: Default::default(),
-            place_files: Default::default(),
-            commands: None,
+            ..GraphSettings::default()
         };
         let mut ends = Vec::new();
         let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
