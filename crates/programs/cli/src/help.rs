@@ -12,7 +12,7 @@ use crate::mistakes;
 
 /// Commands by purpose, for `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look", &["capture", "info", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
+    ("Look", &["capture", "info", "grep", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
     ("Keep", &["record", "find", "store"]),
     ("Measure", &["stats", "probe", "collect-flows", "watch", "metrics"]),
     ("Share", &["serve", "status", "control", "extcap"]),
@@ -21,7 +21,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// Text of `-h` by command. Commands whose options fit a screen have none.
-pub(crate) const SCREENS: [(&str, &str); 26] = [
+pub(crate) const SCREENS: [(&str, &str); 27] = [
     ("", include_str!("help/tapline.txt")),
     ("bench", include_str!("help/bench.txt")),
     ("capture", include_str!("help/capture.txt")),
@@ -33,6 +33,7 @@ pub(crate) const SCREENS: [(&str, &str); 26] = [
     ("filter explain", include_str!("help/filter-explain.txt")),
     ("find", include_str!("help/find.txt")),
     ("generate", include_str!("help/generate.txt")),
+    ("grep", include_str!("help/grep.txt")),
     ("memory", include_str!("help/memory.txt")),
     ("metrics", include_str!("help/metrics.txt")),
     ("probe", include_str!("help/probe.txt")),

@@ -109,6 +109,9 @@ enum Command {
     /// Summarise capture files: packets, rates, order, protocols, hosts.
     #[command(after_help = everyday::info::EXAMPLES)]
     Info(Box<everyday::info::InfoArgs>),
+    /// Print packets whose payload matches a regular expression.
+    #[command(after_help = everyday::grep::EXAMPLES)]
+    Grep(Box<everyday::grep::GrepArgs>),
     /// Count packets and bytes per interval, for each of several filters.
     #[command(after_help = everyday::stats::EXAMPLES)]
     Stats(Box<everyday::stats::StatsArgs>),
@@ -217,6 +220,7 @@ fn main() -> ExitCode {
             capture::run(&args)
         }
         Command::Info(args) => everyday::info::run(&args),
+        Command::Grep(args) => everyday::grep::run(&args),
         Command::Stats(args) => everyday::stats::run(&args),
         Command::Dns(args) => everyday::requests::dns(&args),
         Command::Http(args) => everyday::requests::http(&args),

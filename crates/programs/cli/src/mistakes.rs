@@ -37,11 +37,16 @@ pub(crate) fn status(error: &anyhow::Error) -> u8 {
 }
 
 /// Commands of other programs, and their names here.
-const OTHER_NAMES: [(&str, &str); 8] = [
+const OTHER_NAMES: [(&str, &str); 13] = [
     ("dump", "capture"),
     ("tcpdump", "capture"),
     ("tshark", "capture"),
     ("sniff", "capture"),
+    ("editcap", "capture"),
+    ("capinfos", "info"),
+    ("ngrep", "grep"),
+    ("tcpflow", "follow"),
+    ("tcpstat", "stats"),
     ("flows", "probe"),
     ("search", "find"),
     ("list", "status"),
@@ -172,6 +177,7 @@ mod tests {
             (&["capture", "-Y", "tcp.port == 443"], "'tcp port 443'"),
             (&["capture", "-r", "a", "-Y", "http.host"], "such as 'tcp port 443'"),
             (&["dump"], "the command is 'capture'"),
+            (&["ngrep"], "the command is 'grep'"),
             (&["store", "list"], "the command is 'status'"),
             (&["captur"], "'capture'"),
         ] {

@@ -13,7 +13,7 @@ mod outputs;
 mod secrets;
 mod watching;
 
-pub(crate) use args::{ArrowArgs, CaptureArgs};
+pub(crate) use args::{ArrowArgs, CaptureArgs, ColorArg};
 
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;

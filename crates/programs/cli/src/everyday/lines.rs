@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::net::IpAddr;
 
 use anyhow::Result;
 use jiff::tz::TimeZone;
@@ -60,4 +61,18 @@ pub(super) fn universal(time: Timestamp) -> String {
 pub(super) fn local(time: Timestamp, format: &str) -> String {
     let time = instant(time).unwrap_or(jiff::Timestamp::MAX);
     time.to_zoned(TimeZone::system()).strftime(format).to_string()
+}
+
+/// An address and a port.
+pub(super) type Endpoint = (IpAddr, u16);
+
+/// An address with a port, as text.
+pub(super) fn endpoint((address, port): Endpoint) -> String {
+    if address.is_ipv6() { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
+}
+
+/// Bytes as text, with a point for each byte that is not printable ASCII.
+pub(super) fn printable(bytes: &[u8]) -> String {
+    let letter = |byte: &u8| if matches!(byte, b' '..=b'~') { char::from(*byte) } else { '.' };
+    bytes.iter().map(letter).collect()
 }

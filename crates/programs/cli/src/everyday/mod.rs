@@ -5,12 +5,14 @@
 //! InputArgs --> CaptureArgs: sources, filter, rights, signals, account --packets--> the command's stage --> text, JSON
 //! ```
 
+pub(crate) mod grep;
 pub(crate) mod info;
 mod lines;
 pub(crate) mod requests;
 pub(crate) mod stats;
 
 use std::fmt;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +25,7 @@ use tapline_store::moments::learn_zone;
 use tapline_syntax::units::count_in;
 
 use crate::args::{LanguageArgs, parse_duration};
-use crate::capture::{self, CaptureArgs};
+use crate::capture::{self, CaptureArgs, ColorArg};
 use crate::container;
 use crate::live::TapArgs;
 use crate::stored::PastArgs;
@@ -54,6 +56,15 @@ const RARE: &[&str] = &[
 pub(crate) fn brief(arg: Arg) -> Arg {
     let is_rare = RARE.contains(&arg.get_id().as_str());
     if is_rare { arg.hide_short_help(true) } else { arg }
+}
+
+/// Whether results have colours.
+fn is_colored(color: ColorArg) -> bool {
+    match color {
+        ColorArg::Auto => io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        ColorArg::Always => true,
+        ColorArg::Never => false,
+    }
 }
 
 /// Packets to look at, and for how long.

@@ -44,6 +44,7 @@ const COMMANDS: &[(&str, Confinement)] = &[
     ("filter explain", Is(&["filter explain --stage all ip"])),
     ("find", Is(&["find DIR/store -n"])),
     ("generate", IsInNamespace(&["generate -i lo rate=1 count=1000 --backend packet"])),
+    ("grep", Is(&["grep a -r -", "grep --stream a -r -"])),
     ("http", Is(&["http -r -"])),
     ("info", Is(&["info -"])),
     ("interfaces", Is(&["interfaces"])),

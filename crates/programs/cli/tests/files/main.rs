@@ -19,6 +19,7 @@ mod flow_choice;
 mod flow_keys;
 mod fpl;
 mod generate;
+mod grep;
 mod host_names;
 mod info;
 mod laws;

@@ -2,13 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use tapline_graph::grouped;
 use tapline_packet::Timestamp;
 
-use super::super::lines::{ResultLines, local, universal};
+pub(super) use super::super::lines::Endpoint;
+use super::super::lines::{ResultLines, endpoint, local, universal};
 use crate::escape::plain;
 
 /// Slow answers that are shown at the end.
@@ -17,9 +17,6 @@ const SLOWEST: usize = 5;
 const FAILURES_MAX: usize = 256;
 /// Letters of a name that are shown to people.
 const NAME_MAX: usize = 120;
-
-/// An address and a port.
-pub(super) type Endpoint = (IpAddr, u16);
 
 /// The end of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,10 +159,6 @@ impl Report {
     }
 }
 
-fn endpoint((address, port): Endpoint) -> String {
-    if address.is_ipv6() { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
-}
-
 fn text(transaction: &Transaction) -> String {
     let Transaction { time_ns, client, server, name, status, latency_ns, .. } = transaction;
     let time = local(Timestamp::from_nanos(*time_ns), "%H:%M:%S.%6f");
@@ -175,7 +168,8 @@ fn text(transaction: &Transaction) -> String {
         _ => plain(&name.chars().take(NAME_MAX).collect::<String>()) + "...",
     };
     let name = if name.is_empty() { "-".to_owned() } else { name };
-    format!("{time}  {} > {}  {name}  {}  {latency}\n", endpoint(*client), endpoint(*server), plain(status))
+    let (client, server) = (endpoint(*client), endpoint(*server));
+    format!("{time}  {client} > {server}  {name}  {}  {latency}\n", plain(status))
 }
 
 fn milliseconds(ns: i64) -> String {
