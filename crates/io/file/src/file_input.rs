@@ -6,16 +6,17 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_packet::{Batch, Interface, InterfaceId};
+use tapline_packet::{Batch, Interface, InterfaceId, Record};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
-use crate::{FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
+use crate::{Excerpt, FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
 
 /// One or more capture files.
 pub struct FileInput {
     files: MergedSource,
     /// Packets lent of each interface.
     lent: Vec<u64>,
+    excerpt: Option<Chosen>,
     stopped: bool,
     /// All of the files was read.
     is_read: bool,
@@ -23,6 +24,17 @@ pub struct FileInput {
     is_remarked: bool,
     /// The file is the answer of a daemon to a search; its comments are notes on it.
     is_answer: bool,
+}
+
+/// The packets that an excerpt has of the files.
+struct Chosen {
+    excerpt: Excerpt,
+    /// Chosen records of the batch.
+    records: Vec<Record>,
+    /// Packets of each interface that are not among them.
+    refused: Vec<u64>,
+    /// An error behind the packets that are lent.
+    fault: Option<crate::Error>,
 }
 
 impl FileInput {
@@ -52,11 +64,20 @@ impl FileInput {
         FileInput {
             files: MergedSource::new(files, order),
             lent: Vec::new(),
+            excerpt: None,
             stopped: false,
             is_read: false,
             is_remarked: false,
             is_answer: false,
         }
+    }
+
+    /// Lends packets of the excerpt alone. The others are counted as refused by a filter.
+    #[must_use]
+    pub fn with_excerpt(self, excerpt: Excerpt) -> FileInput {
+        let is_all = excerpt.is_all();
+        let chosen = Chosen { excerpt, records: Vec::new(), refused: Vec::new(), fault: None };
+        FileInput { excerpt: (!is_all).then_some(chosen), ..self }
     }
 
     /// The answer of a daemon to a search.
@@ -73,7 +94,12 @@ impl FileInput {
     /// Counts the packets just lent. The files' own counters run ahead: they count parsed packets.
     fn count(&mut self) {
         self.lent.resize(self.files.interfaces().len(), 0);
-        let batch = self.files.batch();
+        let mut batch = self.files.batch();
+        if let Some(Chosen { excerpt, records, refused, fault }) = &mut self.excerpt {
+            refused.resize(self.lent.len(), 0);
+            *fault = excerpt.choose(&batch, records, refused).err();
+            batch = Batch::new(batch.base(), records);
+        }
         if let [only] = self.lent.as_mut_slice() {
             *only += batch.len() as u64;
             return;
@@ -97,6 +123,9 @@ impl FileInput {
         let name = file.interfaces().get(index).map_or("", |interface| interface.name.as_str());
         let name = if name.is_empty() { file.name().to_owned() } else { format!("{} {name}", file.name()) };
         let mut account = InterfaceAccount::of_file(&name, lent);
+        let refused =
+            self.excerpt.as_ref().zip(id).and_then(|(chosen, id)| chosen.refused.get(id.0 as usize));
+        account.kernel_filtered = Count::Known(refused.copied().unwrap_or(0));
         account.losses = file_losses(last, counters);
         account.is_partial = !self.is_read;
         account
@@ -127,6 +156,13 @@ impl Source for FileInput {
         if self.stopped {
             return Ok(Advance::End);
         }
+        if let Some(chosen) = &mut self.excerpt {
+            let fault = chosen.fault.take();
+            self.stopped = fault.is_some() || chosen.excerpt.is_over();
+            if self.stopped {
+                return fault.map_or(Ok(Advance::End), |fault| Err(fault.into()));
+            }
+        }
         match self.files.advance() {
             Ok(true) => {
                 self.count();
@@ -142,7 +178,15 @@ impl Source for FileInput {
     }
 
     fn batch(&self) -> Batch<'_> {
-        if self.stopped { Batch::empty() } else { self.files.batch() }
+        if self.stopped {
+            return Batch::empty();
+        }
+        let all = self.files.batch();
+        match &self.excerpt {
+            // At the end the files lend nothing, and the records are those of the batch before.
+            Some(chosen) if !all.is_empty() => Batch::new(all.base(), &chosen.records).cut(all.snap_len()),
+            _ => all,
+        }
     }
 
     fn stop(&mut self) -> Result<(), Error> {

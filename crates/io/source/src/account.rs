@@ -229,7 +229,7 @@ pub struct InterfaceAccount {
     pub losses: Vec<Loss>,
     /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only if no filter ran there.
     /// AF_XDP: packets left to the host, as the XDP program counts them. A store: packets that its reading threads
-    /// refused.
+    /// refused. Files: packets outside of the excerpt that is read.
     pub kernel_filtered: Count,
     /// The kernel's ring, or the receive buffer of a socket; `None` for files and generated packets.
     pub ring: Option<RingAccount>,

@@ -14,7 +14,7 @@ use crate::container;
 use crate::destinations::ReceiverArgs;
 use crate::everyday::OwnOutput;
 use crate::live::{TapArgs, XdpArgs};
-use crate::stored::PastArgs;
+use crate::stored::{ExcerptArgs, PastArgs};
 use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 
@@ -66,6 +66,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
     pub(crate) past: PastArgs,
+    #[command(flatten)]
+    pub(crate) excerpt: ExcerptArgs,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]

@@ -39,17 +39,25 @@ pub(super) struct Input {
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
     if let Some(topic) = topics::of_sources(&args.read, &args.interface)? {
         args.past.check_unused()?;
+        args.excerpt.check_unused()?;
         return open_topic(args, &topic);
     }
     let stores: Vec<_> = args.read.iter().map(|name| stored::store_name(name)).collect::<Result<_>>()?;
     match stores.as_slice() {
-        [Some(name)] => return open_store(args, name, filtering),
+        [Some(name)] => {
+            args.excerpt.check_unused()?;
+            return open_store(args, name, filtering);
+        }
         names if names.iter().any(Option::is_some) => {
             bail!("a store is read alone: leave the other files out")
         }
-        _ => args.past.check_unused()?,
+        [] => {
+            args.past.check_unused()?;
+            args.excerpt.check_unused()?;
+            open_live(args, filtering)
+        }
+        _ => open_files(args, control),
     }
-    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
 }
 
 /// The packets of a topic.
@@ -98,6 +106,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.workers > 1 {
         bail!("--workers is for live captures: files are read by one thread");
     }
+    let excerpt = args.excerpt.of_files(&args.past)?;
     let open = |path: &PathBuf| match &args.stream {
         Some(stream) => {
             let name = path.display().to_string();
@@ -115,7 +124,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     let order = if args.merge { MergeOrder::Time } else { MergeOrder::Given };
     let input = match args.stream {
         Some(_) => FileInput::of_answer(files.remove(0)),
-        None => FileInput::new(files, order),
+        None => FileInput::new(files, order).with_excerpt(excerpt),
     };
     let source = with_link_type(args, Box::new(input))?;
     Ok(Input { sources: vec![source], announcements, is_live: false, search: None, may_grow, blocks })

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Arg, Args};
+use tapline_file::Excerpt;
 use tapline_graph::Stage;
 use tapline_store::moments::learn_zone;
 use tapline_syntax::units::count_in;
@@ -28,7 +29,7 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::capture::{self, CaptureArgs, ColorArg};
 use crate::container;
 use crate::live::TapArgs;
-use crate::stored::PastArgs;
+use crate::stored::{ExcerptArgs, PastArgs};
 use crate::strict::ReportArgs;
 
 /// Options whose place is the long help: the short one fits a screen.
@@ -42,6 +43,8 @@ const RARE: &[&str] = &[
     "to",
     "follow",
     "max_read",
+    "packets",
+    "shift",
     "name",
     "scoped",
     "ipv6_extensions",
@@ -79,6 +82,8 @@ pub(crate) struct SessionArgs {
     #[command(flatten)]
     past: PastArgs,
     #[command(flatten)]
+    excerpt: ExcerptArgs,
+    #[command(flatten)]
     tap: TapArgs,
     /// Stop after this many packets.
     #[arg(short = 'c', value_name = "N", value_parser = count_in::<u64>(1..))]
@@ -96,15 +101,15 @@ pub(crate) struct SessionArgs {
 }
 
 impl SessionArgs {
-    /// Refuses options of captures where files are read as a whole.
-    pub(crate) fn check_files(&self) -> Result<()> {
+    /// The packets of files that are read as a whole; options of captures are refused.
+    pub(crate) fn of_files(&self) -> Result<Excerpt> {
         let is_live = self.netns.is_some() || self.container.is_some() || self.tap.is_given();
         if is_live || self.count.is_some() || self.duration.is_some() {
             bail!(
                 "files are read whole: -c, --duration, --netns and options of tap: are for -i, tap: and store:"
             );
         }
-        self.past.check_unused()
+        self.excerpt.of_files(&self.past)
     }
 }
 
@@ -130,6 +135,7 @@ pub(crate) fn capture(
         merge: input.files.len() > 1,
         filter: input.filter.to_vec(),
         past: session.past.clone(),
+        excerpt: session.excerpt.clone(),
         tap: session.tap.clone(),
         netns: session.netns.clone().or(session.container.clone()),
         count_packets: session.count,

@@ -36,7 +36,7 @@ pub(super) fn open(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
             bail!("a store is sent alone: leave the other files out")
         }
         _ if args.filter.is_some() => bail!("--filter is for stores: name one as store:DIRECTORY"),
-        _ => args.past.check_unused()?,
+        _ => {}
     }
     open_files(args, control)
 }
@@ -44,7 +44,8 @@ pub(super) fn open(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
 fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
     let sources = args.files.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
     let announcements = sources.iter().map(files::announcement).collect();
-    let is_repeated = args.passes != 1;
+    let excerpt = args.past.of_files()?;
+    let (of_file, is_repeated) = (excerpt.clone(), args.passes != 1);
     let repeated: Vec<(String, File)> =
         args.files.iter().filter(|_| is_repeated).map(|path| repeatable(path)).collect::<Result<_>>()?;
     let reopen: Reopen = Box::new(move || {
@@ -54,9 +55,10 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
             rewound.map_err(|error| Error::source(&format!("cannot read {name} again"), error))?;
             FileInput::open_stream(Box::new(file), name)
         });
-        Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given)))
+        let input = FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given);
+        Ok(Box::new(input.with_excerpt(of_file.clone())))
     });
-    let source = Box::new(FileInput::new(sources, MergeOrder::Given));
+    let source = Box::new(FileInput::new(sources, MergeOrder::Given).with_excerpt(excerpt));
     Ok(Input { opened: ReplaySource { source, reopen }, announcements, unfit: Arc::default() })
 }
 

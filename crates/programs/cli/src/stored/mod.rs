@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_bpf::PacketFilter;
+use tapline_file::{Excerpt, PacketNumbers};
 use tapline_filter::Options;
 use tapline_graph::stages::CompileFilter;
 use tapline_ir::CompiledFilter;
@@ -34,10 +35,10 @@ use crate::compiler::Compiler;
 /// Times of the packets to read from a store.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
-    /// Read a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    /// Read from this time on: 10:00 (today), yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     from: Option<String>,
-    /// Read a store up to this time, exclusive; +5m means after --from.
+    /// Read up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
     /// Go on with packets that are being recorded, until Ctrl-C, or two seconds after the time of --to.
@@ -131,15 +132,72 @@ impl PastArgs {
         Ok(self.times.of(&name).text())
     }
 
-    /// Rejects the options of stores if the input is not a store.
+    /// The packets of files that are meant; other options are for stores.
+    pub(crate) fn of_files(&self) -> Result<Excerpt> {
+        self.check_files()?;
+        let Window { from, to } = self.times.window(&StoreName::default())?;
+        Ok(Excerpt::default().between(from, (to != Window::ALL.to).then_some(to)))
+    }
+
+    /// Rejects the options of files and stores if the input is neither.
     pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.times.from.is_some() || self.times.to.is_some() {
+            bail!("--from and --to are for files and stores");
+        }
+        self.check_files()
+    }
+
+    fn check_files(&self) -> Result<()> {
         if self.max_read.is_some() {
             bail!("--max-read is for stores: name one as store:DIRECTORY");
         }
         if !self.name.is_empty() {
             bail!("--name is for stores: name one as store:DIRECTORY");
         }
-        self.times.check_unused()
+        if self.times.follow {
+            bail!("--follow is for stores: name one as store:DIRECTORY");
+        }
+        Ok(())
+    }
+}
+
+/// Packets of files by number, and other times for them.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ExcerptArgs {
+    /// Read these packets of files alone, by their numbers from 1 on: 10-20, or 1-5,8,30-. The filter comes after that.
+    #[arg(long, value_name = "NUMBERS", value_parser = PacketNumbers::parse, help_heading = "Input")]
+    packets: Option<PacketNumbers>,
+    /// Add this to the times of packets of files: 1h, -0.5s. --from and --to are for the times in the file.
+    #[arg(long, value_name = "TIME", value_parser = parse_shift, allow_hyphen_values = true, help_heading = "Input")]
+    shift: Option<i64>,
+}
+
+/// Nanoseconds, also negative.
+fn parse_shift(text: &str) -> Result<i64, String> {
+    let (digits, sign) = match text.strip_prefix('-') {
+        Some(digits) => (digits, -1),
+        None => (text.strip_prefix('+').unwrap_or(text), 1),
+    };
+    let ns = units::nanoseconds(digits).map_err(|error| error.to_string())?;
+    i64::try_from(ns).map(|ns| sign * ns).map_err(|_| format!("{text} is too long a time"))
+}
+
+impl ExcerptArgs {
+    /// The packets of files that are meant, with other options for them.
+    pub(crate) fn of_files(&self, past: &PastArgs) -> Result<Excerpt> {
+        let excerpt = past.of_files()?.shifted(self.shift.unwrap_or(0));
+        Ok(match &self.packets {
+            Some(numbers) => excerpt.numbered(numbers),
+            None => excerpt,
+        })
+    }
+
+    /// Rejects the options if the input is not a file.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.packets.is_some() || self.shift.is_some() {
+            bail!("--packets and --shift are for files: -r FILE");
+        }
+        Ok(())
     }
 }
 

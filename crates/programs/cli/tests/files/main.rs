@@ -15,6 +15,7 @@ mod details;
 mod docs;
 mod enrich;
 mod errors;
+mod excerpt;
 mod flow_choice;
 mod flow_keys;
 mod fpl;

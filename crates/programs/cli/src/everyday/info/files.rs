@@ -38,7 +38,7 @@ struct OpenFile {
 /// Prints a summary of each file. A file that cannot be read, or is damaged, does not affect the others; the exit
 /// status shows it.
 pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
-    args.session.check_files()?;
+    let excerpt = args.session.of_files()?;
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.session.relinquish_privileges.as_deref())?;
     let opened: Vec<OpenFile> = paths.iter().map(|path| open(path, &control)).collect();
@@ -60,7 +60,8 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
         let OpenFile { mut facts, file, whole } = opened;
         match file {
             Ok(file) => {
-                let summary = read(&mut facts, file, whole, &control, &mut all);
+                let input = FileInput::new(vec![file], MergeOrder::Given).with_excerpt(excerpt.clone());
+                let summary = read(&mut facts, input, whole, &control, &mut all);
                 write(&facts, &summary, args.top as usize, args.json)?;
             }
             Err(error) => {
@@ -120,12 +121,11 @@ fn stages(packets: u64) -> Vec<StageAccount> {
 /// Reads a file to its end, to where it is damaged, or until the user stops it. What was read is added to `all`.
 fn read(
     facts: &mut InputFacts,
-    file: FileSource,
+    mut input: FileInput,
     whole: Option<File>,
     control: &Control,
     all: &mut GraphAccount,
 ) -> Summary {
-    let mut input = FileInput::new(vec![file], MergeOrder::Given);
     let mut summary = Summary::new();
     let (ended, sha256) = thread::scope(|scope| {
         let hash = whole.map(|file| scope.spawn(move || sha256(file, control)));
