@@ -109,7 +109,7 @@ pub fn check(data: &[u8]) {
         assert!(account.memory <= limits.bytes as u64, "{account:?}");
         let mut sink = |event: BodyEvent<'_>| match event {
             BodyEvent::Begin(_) => assert!(!std::mem::replace(&mut is_in_body[usize::from(is_client)], true)),
-            BodyEvent::Message(_) => {}
+            BodyEvent::Message { .. } | BodyEvent::Other(_) => {}
             BodyEvent::Data(_) => assert!(is_in_body[usize::from(is_client)]),
             BodyEvent::End { .. } => {
                 assert!(std::mem::replace(&mut is_in_body[usize::from(is_client)], false))
@@ -137,7 +137,7 @@ fn feed(data: &[u8]) {
     let mut sink = |event: BodyEvent<'_>| {
         open += match event {
             BodyEvent::Begin(_) => 1,
-            BodyEvent::Data(_) | BodyEvent::Message(_) => 0,
+            BodyEvent::Data(_) | BodyEvent::Message { .. } | BodyEvent::Other(_) => 0,
             BodyEvent::End { .. } => -1,
         };
         assert!((0..=1).contains(&open), "bodies in each other");

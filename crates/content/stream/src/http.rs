@@ -51,7 +51,14 @@ impl Head {
 #[derive(Debug, PartialEq, Eq)]
 pub enum BodyEvent<'a> {
     /// The head of a message, with or without a body: of conversations [with heads](Conversation::with_heads) alone.
-    Message(&'a Head),
+    Message {
+        /// The head.
+        head: &'a Head,
+        /// The bytes of the head, with the empty line behind it.
+        bytes: &'a [u8],
+    },
+    /// Bytes of no message, or of one that is not complete, and trailers: of conversations with heads alone.
+    Other(&'a [u8]),
     /// A body begins.
     Begin(Head),
     /// The next bytes of the body.
@@ -93,25 +100,25 @@ pub struct Conversation {
     server: Parser,
     awaited: Awaited,
     unparsed: Unparsed,
-    /// Heads of all messages are events.
-    has_heads: bool,
 }
 
 type Sink<'a> = &'a mut dyn FnMut(BodyEvent<'_>);
 
 impl Conversation {
-    /// A conversation that reports the head of each message.
+    /// A conversation that also reports the head of each message, and bytes that belong to no message. Only the framing
+    /// of chunks and empty lines before messages are left out.
     pub fn with_heads() -> Conversation {
-        Conversation { has_heads: true, ..Conversation::default() }
+        let [client, server] = [true; 2].map(|has_heads| Parser { has_heads, ..Parser::default() });
+        Conversation { client, server, ..Conversation::default() }
     }
 
     /// Takes the next bytes of a stream.
     pub fn data(&mut self, is_from_client: bool, piece: StreamBytes<'_>, sink: Sink<'_>) {
-        let Conversation { client, server, awaited, unparsed, has_heads } = self;
+        let Conversation { client, server, awaited, unparsed } = self;
         let (parser, other) = if is_from_client { (client, server) } else { (server, client) };
-        parser.data(piece, &mut Context { awaited, unparsed, has_heads: *has_heads }, sink);
+        parser.data(piece, &mut Context { awaited, unparsed }, sink);
         if (parser.state, other.state) == (BodyState::Tunnel, BodyState::Head) {
-            (other.state, other.partial) = (BodyState::Tunnel, Vec::new());
+            other.state = BodyState::Tunnel;
         }
         self.note_loss(is_from_client);
     }
@@ -171,7 +178,6 @@ impl Conversation {
 struct Context<'c> {
     awaited: &'c mut Awaited,
     unparsed: &'c mut Unparsed,
-    has_heads: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -206,6 +212,8 @@ struct Parser {
     /// Whether the messages are requests; `None` before the first.
     has_requests: Option<bool>,
     missing: u64,
+    /// Heads and bytes of no message are events.
+    has_heads: bool,
 }
 
 impl Parser {
@@ -217,7 +225,12 @@ impl Parser {
         let mut bytes = piece.bytes;
         while !bytes.is_empty() {
             bytes = match self.state {
-                BodyState::Lost | BodyState::Tunnel => return,
+                BodyState::Lost | BodyState::Tunnel => {
+                    // Before a tunnel it may have been the beginning of a head.
+                    let before = std::mem::take(&mut self.partial);
+                    self.other(&before, sink);
+                    return self.other(bytes, sink);
+                }
                 BodyState::Head => {
                     let offset = end - bytes.len() as u64;
                     self.head(StreamBytes { bytes, offset, ..piece }, context, sink)
@@ -255,16 +268,24 @@ impl Parser {
         rest
     }
 
+    /// Reports bytes of no message.
+    fn other(&self, bytes: &[u8], sink: Sink<'_>) {
+        if self.has_heads && !bytes.is_empty() {
+            sink(BodyEvent::Other(bytes));
+        }
+    }
+
     /// A line of the chunked coding: the size of a chunk, the end of one, or a trailer.
     fn line<'b>(&mut self, bytes: &'b [u8], context: &mut Context<'_>, sink: Sink<'_>) -> &'b [u8] {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let (line, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
-        if self.partial.len() + line.len() > LINE_MAX {
+        let is_too_long = self.partial.len() + line.len() > LINE_MAX;
+        self.partial.extend_from_slice(line);
+        if is_too_long {
             context.unparsed.messages += 1;
             self.lose(sink);
             return rest;
         }
-        self.partial.extend_from_slice(line);
         if end.is_none() {
             return rest;
         }
@@ -275,11 +296,16 @@ impl Parser {
                 self.close(true, sink);
                 return rest;
             }
-            (BodyState::Trailer, _) | (BodyState::ChunkSize, Some(0)) => BodyState::Trailer,
+            (BodyState::Trailer, _) => {
+                self.other(&line, sink);
+                BodyState::Trailer
+            }
+            (BodyState::ChunkSize, Some(0)) => BodyState::Trailer,
             (BodyState::ChunkSize, Some(size)) => BodyState::Chunk(size),
             (BodyState::ChunkEnd, _) if is_empty => BodyState::ChunkSize,
             _ => {
                 context.unparsed.messages += 1;
+                self.partial = line;
                 self.lose(sink);
                 return rest;
             }
@@ -321,18 +347,20 @@ impl Parser {
         let partial = std::mem::take(&mut self.partial);
         let Detection::Match(head) = http::Head::parse(&partial, false) else {
             self.has_requests = self.has_requests.or_else(|| is_request(&partial));
+            self.partial = partial;
             self.refuse(context, sink);
+            self.other(bytes.get(room..).unwrap_or_default(), sink);
             return &[];
         };
         let used = head.len - before;
-        self.message(&head, offset + used as u64, acknowledged, context, sink);
+        self.message((&head, &partial), offset + used as u64, acknowledged, context, sink);
         &bytes[used..]
     }
 
-    /// A head that ends at an offset.
+    /// A head that ends at an offset, with the bytes that begin with it.
     fn message(
         &mut self,
-        head: &http::Head<'_>,
+        (head, bytes): (&http::Head<'_>, &[u8]),
         end: u64,
         acknowledged: Option<u64>,
         context: &mut Context<'_>,
@@ -372,9 +400,10 @@ impl Parser {
             }
         };
         let KnownFields { content_type, content_encoding, .. } = fields;
+        let bytes = &bytes[..head.len];
         let head = Head { status, request, content_type, content_encoding };
-        if context.has_heads {
-            sink(BodyEvent::Message(&head));
+        if self.has_heads {
+            sink(BodyEvent::Message { head: &head, bytes });
         }
         match framing {
             Some(framing) => self.begin(head, framing, sink),
@@ -407,10 +436,16 @@ impl Parser {
     }
 
     fn lose(&mut self, sink: Sink<'_>) {
+        self.leave(false, sink);
+    }
+
+    /// Ends the body and all messages.
+    fn leave(&mut self, is_whole: bool, sink: Sink<'_>) {
+        let partial = std::mem::take(&mut self.partial);
         if self.is_in_body() {
-            self.close(false, sink);
+            self.close(is_whole, sink);
         }
-        self.partial = Vec::new();
+        self.other(&partial, sink);
         self.state = BodyState::Lost;
     }
 
@@ -444,11 +479,7 @@ impl Parser {
     }
 
     fn end(&mut self, is_orderly: bool, sink: Sink<'_>) {
-        if self.is_in_body() {
-            self.close(is_orderly && self.state == BodyState::UntilEnd, sink);
-        }
-        self.partial = Vec::new();
-        self.state = BodyState::Lost;
+        self.leave(is_orderly && self.state == BodyState::UntilEnd, sink);
     }
 
     /// Whether bytes begin like a message of this stream.
@@ -583,7 +614,7 @@ mod tests {
         let mut conversation = Conversation::with_heads();
         let mut heads = Vec::new();
         let mut sink = |event: BodyEvent<'_>| {
-            if let BodyEvent::Message(head) = event {
+            if let BodyEvent::Message { head, .. } = event {
                 heads.push((head.status, head.request.as_ref().map(|request| request.target.clone())));
             }
         };
@@ -594,11 +625,45 @@ mod tests {
         assert_eq!(heads, [(None, a.clone()), (None, b.clone()), (Some(200), a), (Some(304), b)]);
     }
 
+    /// Each byte is reported once, but for the framing of chunks and empty lines before messages.
+    #[test]
+    fn all_bytes_of_a_conversation_are_events() {
+        let texts: [(&str, &str); 5] = [
+            ("SSH-2.0-x\r\nabc", "SSH-2.0-x\r\nabc"),
+            ("HTTP/1.1 200 OK\r\n\r\nbody", "HTTP/1.1 200 OK\r\n\r\nbody"),
+            ("HTTP/1.1 204 No\r\n\r\n\r\nHTTP/1.1 20", "HTTP/1.1 204 No\r\n\r\nHTTP/1.1 20"),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nA: b\r\n\r\nrest",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nokA: b\r\nrest",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\nrest",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\nrest",
+            ),
+        ];
+        for (text, expected) in texts {
+            for step in [1, 7, 999] {
+                let (mut conversation, mut seen) = (Conversation::with_heads(), Vec::new());
+                let mut sink = |event: BodyEvent<'_>| match event {
+                    BodyEvent::Message { bytes, .. } | BodyEvent::Other(bytes) | BodyEvent::Data(bytes) => {
+                        seen.extend_from_slice(bytes);
+                    }
+                    BodyEvent::Begin(_) | BodyEvent::End { .. } => {}
+                };
+                for piece in text.as_bytes().chunks(step) {
+                    conversation.data(false, at(0, piece), &mut sink);
+                }
+                conversation.end(false, true, &mut sink);
+                assert_eq!(String::from_utf8_lossy(&seen), expected, "{step}");
+            }
+        }
+    }
+
     /// Bodies of a conversation whose streams come in pieces of `step` bytes: type, bytes, and whether it is whole.
     fn bodies(parts: &[(bool, &[u8])], step: usize) -> Vec<(String, Vec<u8>, bool)> {
         let (mut conversation, mut found) = (Conversation::default(), Vec::new());
         let mut sink = |event: BodyEvent<'_>| match event {
-            BodyEvent::Message(_) => {}
+            BodyEvent::Message { .. } | BodyEvent::Other(_) => {}
             BodyEvent::Begin(head) => found.push((head.content_type, Vec::new(), false)),
             BodyEvent::Data(bytes) => found.last_mut().expect("it began").1.extend_from_slice(bytes),
             BodyEvent::End { is_whole, .. } => found.last_mut().expect("it began").2 = is_whole,

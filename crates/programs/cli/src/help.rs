@@ -12,7 +12,7 @@ use crate::mistakes;
 
 /// Commands by purpose, for `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look", &["capture", "info", "grep", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
+    ("Look", &["capture", "info", "grep", "follow", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
     ("Keep", &["record", "find", "store"]),
     ("Measure", &["stats", "probe", "collect-flows", "watch", "metrics"]),
     ("Share", &["serve", "status", "control", "extcap"]),
@@ -21,7 +21,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
 ];
 
 /// Text of `-h` by command. Commands whose options fit a screen have none.
-pub(crate) const SCREENS: [(&str, &str); 27] = [
+pub(crate) const SCREENS: [(&str, &str); 28] = [
     ("", include_str!("help/tapline.txt")),
     ("bench", include_str!("help/bench.txt")),
     ("capture", include_str!("help/capture.txt")),
@@ -32,6 +32,7 @@ pub(crate) const SCREENS: [(&str, &str); 27] = [
     ("filter bench", include_str!("help/filter-bench.txt")),
     ("filter explain", include_str!("help/filter-explain.txt")),
     ("find", include_str!("help/find.txt")),
+    ("follow", include_str!("help/follow.txt")),
     ("generate", include_str!("help/generate.txt")),
     ("grep", include_str!("help/grep.txt")),
     ("memory", include_str!("help/memory.txt")),

@@ -112,6 +112,9 @@ enum Command {
     /// Print packets whose payload matches a regular expression.
     #[command(after_help = everyday::grep::EXAMPLES)]
     Grep(Box<everyday::grep::GrepArgs>),
+    /// Print TCP conversations in order, client and server apart.
+    #[command(after_help = everyday::follow::EXAMPLES)]
+    Follow(Box<everyday::follow::FollowArgs>),
     /// Count packets and bytes per interval, for each of several filters.
     #[command(after_help = everyday::stats::EXAMPLES)]
     Stats(Box<everyday::stats::StatsArgs>),
@@ -221,6 +224,7 @@ fn main() -> ExitCode {
         }
         Command::Info(args) => everyday::info::run(&args),
         Command::Grep(args) => everyday::grep::run(&args),
+        Command::Follow(args) => everyday::follow::run(&args),
         Command::Stats(args) => everyday::stats::run(&args),
         Command::Dns(args) => everyday::requests::dns(&args),
         Command::Http(args) => everyday::requests::http(&args),

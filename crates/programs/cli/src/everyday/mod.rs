@@ -5,6 +5,7 @@
 //! InputArgs --> CaptureArgs: sources, filter, rights, signals, account --packets--> the command's stage --> text, JSON
 //! ```
 
+pub(crate) mod follow;
 pub(crate) mod grep;
 pub(crate) mod info;
 mod lines;

@@ -43,6 +43,7 @@ const COMMANDS: &[(&str, Confinement)] = &[
     ("filter bench", Is(&["filter bench --runs 1 --time-ms 1 -r DIR/sample.pcap ip"])),
     ("filter explain", Is(&["filter explain --stage all ip"])),
     ("find", Is(&["find DIR/store -n"])),
+    ("follow", Is(&["follow -r -"])),
     ("generate", IsInNamespace(&["generate -i lo rate=1 count=1000 --backend packet"])),
     ("grep", Is(&["grep a -r -", "grep --stream a -r -"])),
     ("http", Is(&["http -r -"])),

@@ -18,6 +18,7 @@ mod errors;
 mod excerpt;
 mod flow_choice;
 mod flow_keys;
+mod follow;
 mod fpl;
 mod generate;
 mod grep;

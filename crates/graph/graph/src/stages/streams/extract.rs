@@ -300,7 +300,7 @@ impl Talk {
                 (BodyEvent::End { missing, is_whole }, Some(open)) => {
                     bodies.end(stream, open, missing, is_whole)
                 }
-                (BodyEvent::Message(_), open) => {
+                (BodyEvent::Message { .. } | BodyEvent::Other(_), open) => {
                     *body = open;
                     Ok(())
                 }

@@ -86,7 +86,7 @@ impl Talk {
         let Talk { http, waiting, ends, .. } = self;
         let is_client = stream.is_from_client;
         let mut sink = |event: BodyEvent<'_>| {
-            if let BodyEvent::Message(head) = event {
+            if let BodyEvent::Message { head, .. } = event {
                 message(stream, head, waiting, ends, report);
             }
         };
