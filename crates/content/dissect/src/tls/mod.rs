@@ -12,10 +12,12 @@
 //! Extensions: RFC 6066, 3 (server name), RFC 7301 (ALPN), RFC 8446, 4.2.1 (versions), RFC 8701 (GREASE).
 
 mod fingerprint;
+mod ssl2;
 
 #[cfg(test)]
 mod tests;
 
+pub use self::ssl2::Ssl2ClientHello;
 use crate::Detection;
 use crate::bytes::ByteReader;
 

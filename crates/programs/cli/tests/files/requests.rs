@@ -126,13 +126,14 @@ fn http_has_the_requests_of_tshark() {
     }
 }
 
-const TLS: [&str; 9] = [
+const TLS: [&str; 10] = [
     "tls-certificate-with-sct.pcap",
     "tls-client-certificate.pcap",
     "tls-dhe.pcap",
     "tls-ecdhe.pcap",
     "tls-google-cert-repeat.pcap",
     "tls-ocsp-stapling-digicert.pcap",
+    "tls-ssl.v3.pcap",
     "tls-tls-1.2-handshake-failure.pcap",
     "tls-tls-1.2-stream-keylog.pcap",
     "tls-tls1.2.pcap",

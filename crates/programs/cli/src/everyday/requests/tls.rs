@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::json;
 use tapline_dissect::Detection;
-use tapline_dissect::tls::{Hello, Record};
+use tapline_dissect::tls::{Hello, Record, Ssl2ClientHello};
 use tapline_stream::{EndCause, Event, Stream};
 
 use super::StreamProtocol;
@@ -45,6 +45,22 @@ struct ClientSide {
     version: u16,
     protocols: Vec<String>,
     ja4: Option<String>,
+}
+
+impl ClientSide {
+    /// A hello in the form of SSL 2.0 has nothing but a version.
+    fn of_ssl2(stream: &Stream, hello: &Ssl2ClientHello) -> ClientSide {
+        let tuple = &stream.tuple;
+        ClientSide {
+            time_ns: stream.time_ns,
+            is_from_client: stream.is_from_client,
+            ends: ((tuple.src, tuple.src_port), (tuple.dst, tuple.dst_port)),
+            name: String::new(),
+            version: hello.version,
+            protocols: Vec::new(),
+            ja4: None,
+        }
+    }
 }
 
 impl StreamProtocol for Handshakes {
@@ -131,10 +147,14 @@ impl Handshake {
                 self.answer(stream, &status, Outcome::Answered, &details, report);
             }
             Detection::NeedMore => self.streams[usize::from(stream.is_from_client)] = kept,
+            Detection::NoMatch if self.client.is_none() => match Ssl2ClientHello::from_stream(&kept) {
+                Detection::Match(hello) => self.client = Some(ClientSide::of_ssl2(stream, &hello)),
+                Detection::NeedMore => self.streams[usize::from(stream.is_from_client)] = kept,
+                Detection::NoMatch => self.is_over = true,
+            },
             Detection::NoMatch => {
                 let alert = Record::parse(&kept).filter(|record| record.content_type == ALERT);
                 match alert.map(|record| record.data) {
-                    _ if !self.is_of_server(stream) => self.is_over = true,
                     Some([_, number]) => {
                         let status = format!("alert {}", alert_name(*number));
                         self.answer(stream, &status, Outcome::Failed, &json!({"alert": number}), report);
@@ -203,6 +223,7 @@ fn with_client(mut details: serde_json::Value, client: Option<&ClientSide>) -> s
 
 fn version_name(version: u16) -> String {
     match version {
+        0x0002 => "SSL 2.0".to_owned(),
         0x0300 => "SSL 3.0".to_owned(),
         0x0301 => "TLS 1.0".to_owned(),
         0x0302 => "TLS 1.1".to_owned(),
