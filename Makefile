@@ -48,7 +48,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_
 TWICE = target/twice/one target/twice/the-other
 
 .PHONY: help demo quick test test-all soak test-cluster test-optional test-configurations loom lint book bench fuzz libpcap
-.PHONY: dist features package-trees deb rpm static test-demo test-packages test-static test-emulated $(TWICE)
+.PHONY: reference dist features package-trees deb rpm static test-demo test-packages test-static test-emulated $(TWICE)
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture, meter, record and find it, show it in a browser"
@@ -61,6 +61,7 @@ help:
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
 	@echo "make book    the documents as HTML in target/book"
+	@echo "make reference  write docs/reference anew from the program: options, stages"
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
 	@echo "make static  one file that needs no library, in target/static"
@@ -133,6 +134,10 @@ lint:
 	else \
 		echo "skipped: licences, bans and sources: cargo install --locked cargo-deny"; \
 	fi
+
+# Pages of the documents that are made of the command line and of the catalog of stages.
+reference:
+	TAPLINE_WRITE_REFERENCE=1 $(CARGO) test --locked -p tapline-cli --bin tapline reference::
 
 book:
 	@command -v mdbook >/dev/null || test -x target/tools/bin/mdbook || $(CARGO) install --locked --root target/tools mdbook

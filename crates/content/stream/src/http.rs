@@ -751,7 +751,7 @@ mod tests {
         let mut sink = |event: BodyEvent<'_>| match event {
             BodyEvent::End { missing, is_whole } => ends.push((missing, is_whole)),
             BodyEvent::Data(more) => bytes.extend_from_slice(more),
-            BodyEvent::Begin(_) | BodyEvent::Message(_) => {}
+            BodyEvent::Begin(_) | BodyEvent::Message { .. } | BodyEvent::Other(_) => {}
         };
         conversation.data(false, at(0, b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12"), &mut sink);
         conversation.gap(false, 5, &mut sink);
@@ -782,7 +782,7 @@ mod tests {
                 BodyEvent::Data(bytes) => {
                     answers.last_mut().expect("it began").1 += std::str::from_utf8(bytes).expect("text");
                 }
-                BodyEvent::End { .. } | BodyEvent::Message(_) => {}
+                BodyEvent::End { .. } | BodyEvent::Message { .. } | BodyEvent::Other(_) => {}
             };
             let (offset, other) =
                 (offsets[usize::from(is_from_client)], offsets[usize::from(!is_from_client)]);
@@ -896,7 +896,7 @@ mod tests {
                                 std::str::from_utf8(bytes).expect("text");
                         }
                         BodyEvent::End { is_whole, .. } => assert!(is_whole),
-                        BodyEvent::Message(_) => {}
+                        BodyEvent::Message { .. } | BodyEvent::Other(_) => {}
                     });
                 }
                 assert_eq!(one.matched(), [true, true], "{lines:?} in pieces of {step}");

@@ -12,7 +12,10 @@ use crate::mistakes;
 
 /// Commands by purpose, for `tapline --help`.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
-    ("Look", &["capture", "info", "grep", "follow", "dns", "http", "tls", "top", "view", "run", "interfaces"]),
+    (
+        "Look",
+        &["capture", "info", "grep", "follow", "dns", "http", "tls", "top", "view", "run", "interfaces"],
+    ),
     ("Keep", &["record", "find", "store"]),
     ("Measure", &["stats", "probe", "collect-flows", "watch", "metrics"]),
     ("Share", &["serve", "status", "control", "extcap"]),

@@ -34,6 +34,8 @@ mod output;
 mod privileges;
 mod probe;
 mod profile;
+#[cfg(test)]
+mod reference;
 mod replay;
 mod report;
 mod run;

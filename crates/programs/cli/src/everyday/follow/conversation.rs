@@ -23,7 +23,7 @@ pub(super) struct Shared {
     /// Bytes of unpacked bodies beyond the longest.
     pub(super) left_out: u64,
     /// Bytes of memory for heads.
-    heads: usize,
+    pub(super) heads: usize,
 }
 
 impl Shared {
