@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::mem;
 use std::net::SocketAddr;
 
-use tapline_flow::{Endpoint, Flow};
+use tapline_flow::Flow;
 use tapline_packet::Timestamp;
 
 use crate::account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
 use crate::bytes::Bytes;
-use crate::draft::{Draft, MessageTime};
+use crate::draft::{Draft, MessageTime, WINDOW};
+use crate::flow_sink::{FlowSink, Sums};
 use crate::sampling::SharedRates;
 use crate::sets::{self, Set};
 use crate::sources::{HeldSet, Source, SourceKey, Sources};
-use crate::template::{self, Form, Template, TemplateChange};
+use crate::template::{self, Form, RECORD_LEN_MIN, Template, TemplateChange};
 use crate::template_file::{Entry, Keeping};
 use crate::{TemplateFile, netflow5, sflow};
 
@@ -24,19 +25,6 @@ const FIELDS_MAX: usize = 1 << 16;
 const HELD_SETS_MAX: usize = 256;
 const HELD_OCTETS_MAX: usize = 256 << 10;
 const HELD_SET_LEN: usize = 64;
-/// Octets of a record of a flow at least: two counters of two octets, and four octets for the counted quantity.
-/// Shorter ones describe nothing, and a datagram would have tens of thousands of them.
-const RECORD_LEN_MIN: usize = 8;
-/// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
-const PACKETS_MAX: u64 = 1 << 42;
-const BYTES_MAX: u64 = 1 << 48;
-/// Packets of all flows for which outputs answer: their sums do not wrap. Forged records can reach it, so flows are
-/// not refused then, but each side counts as one packet ([`tapline_flow::Collected::is_beyond`]).
-const ANSWERED_MAX: u64 = 1 << 63;
-/// Time before its message at which a flow may begin, and time behind it at which it may end.
-const BEFORE_NS: i64 = 7 * 86_400 * 1_000_000_000;
-const BEHIND_NS: i64 = 3600 * 1_000_000_000;
-
 /// Settings for the reading of datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectorSettings {
@@ -62,10 +50,9 @@ pub struct Collector {
     /// Datagrams that were refused whole, by [`DatagramFault`].
     refused: [u64; DatagramFault::ALL.len()],
     read: u64,
-    /// Packets of all flows for which outputs answer.
-    answered: u64,
-    /// Whether they have reached [`ANSWERED_MAX`].
-    is_beyond: bool,
+    sums: Sums,
+    /// The records of a set, and octets behind them for a plan to look at.
+    padded: Vec<u8>,
 }
 
 /// A datagram, and where and when it came from.
@@ -90,8 +77,8 @@ impl Collector {
             file: None,
             refused: [0; DatagramFault::ALL.len()],
             read: 0,
-            answered: 0,
-            is_beyond: false,
+            sums: Sums::default(),
+            padded: Vec::new(),
         };
         if let Some(mut file) = file {
             for (key, entry) in file.take_kept() {
@@ -148,7 +135,12 @@ impl Collector {
             account.bytes -= u128::from(flow.bytes());
             account.filtered += 1;
         }
-        self.answered -= flow.answered_packets();
+        self.sums.answered -= flow.answered_packets();
+    }
+
+    /// Takes flows back that were handed on: their memory serves the next ones.
+    pub fn recycle(&mut self, flows: &mut Vec<Flow>) {
+        self.sums.recycle(flows);
     }
 
     /// Datagrams that were read.
@@ -180,7 +172,7 @@ impl Collector {
 
     /// Whether flows came for whose packets outputs do not answer: their sums are at least what they say.
     pub fn is_beyond(&self) -> bool {
-        self.is_beyond
+        self.sums.is_beyond
     }
 
     /// Templates that the file did not keep.
@@ -216,10 +208,10 @@ impl Collector {
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
-        let Collector { settings, sources, answered, is_beyond, .. } = self;
+        let Collector { settings, sources, sums, .. } = self;
         let key = arrival.key(protocol, header.engine.into());
         let Arrival { from, received } = arrival;
-        let mut sink = FlowSink { time: header.time, scales: settings.scales, answered, is_beyond, flows };
+        let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
             source.account.sampling = (header.interval > 0).then_some(header.interval);
@@ -244,12 +236,12 @@ impl Collector {
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
-        let Collector { settings, sources, answered, is_beyond, .. } = self;
+        let Collector { settings, sources, sums, .. } = self;
         let protocol = Protocol::SFlow5;
         let key = SourceKey { exporter: header.agent, port: 0, protocol, domain: header.sub_agent };
         let Arrival { from, received } = arrival;
         let time = MessageTime { export_ns: received.as_nanos(), uptime: None };
-        let mut sink = FlowSink { time, scales: settings.scales, answered, is_beyond, flows };
+        let mut sink = FlowSink { time, scales: settings.scales, sums, flows };
         sources.with(key, from.ip(), received, |source, _| {
             source.account.datagrams += 1;
             source.note_sequence(header.sequence, Some(1), received);
@@ -282,8 +274,8 @@ impl Collector {
         let Arrival { from, received } = arrival;
         let key = arrival.key(protocol, header.domain);
         self.adopt(key);
-        let Collector { settings, sources, file, answered, is_beyond, .. } = self;
-        let sink = FlowSink { time: header.time, scales: settings.scales, answered, is_beyond, flows };
+        let Collector { settings, sources, file, sums, padded, .. } = self;
+        let sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
@@ -303,6 +295,7 @@ impl Collector {
                 keeping: &mut keeping,
                 form: header.form,
                 records: Some(0),
+                padded,
                 sink,
             };
             while let Some(set) = sets::next(&mut bytes, header.form) {
@@ -367,64 +360,6 @@ fn insert(source: &mut Source, id: u16, template: Template) -> bool {
     true
 }
 
-/// The destination of the flows of a message.
-struct FlowSink<'f> {
-    time: MessageTime,
-    scales: bool,
-    /// Packets of all flows of all sources for which outputs answer, and whether there are more.
-    answered: &'f mut u64,
-    is_beyond: &'f mut bool,
-    flows: &'f mut Vec<Flow>,
-}
-
-impl FlowSink<'_> {
-    /// Makes a flow of a record, and counts it.
-    #[inline]
-    fn add(&mut self, draft: &Draft, account: &mut SourceAccount, sampling: Option<u32>) {
-        if draft.is_not_ip {
-            return account.refuse(RefusedCause::NotIp);
-        }
-        if !draft.is_counted() && !draft.has_event() {
-            return account.refuse(RefusedCause::NoCounters);
-        }
-        let mut flow = draft.flow(self.time, (account.exporter, account.domain), sampling, self.scales);
-        let both = |of: fn(&Endpoint) -> u64| flow.endpoints.iter().map(of).fold(0, u64::saturating_add);
-        let (packets, bytes) = (both(|side| side.packets), both(|side| side.bytes));
-        if packets > PACKETS_MAX || bytes > BYTES_MAX {
-            return account.refuse(RefusedCause::TooGreat);
-        }
-        if self.answered.saturating_add(packets) > ANSWERED_MAX
-            && let Some(collected) = &mut flow.collected
-        {
-            collected.is_beyond = true;
-            *self.is_beyond = true;
-        }
-        *self.answered += flow.answered_packets();
-        if let Some(time) = self.misplaced(&flow) {
-            account.retimed += 1;
-            for side in flow.senders() {
-                (flow.endpoints[side].first, flow.endpoints[side].last) = (time, time);
-            }
-        }
-        account.unscaled += u64::from(self.scales && sampling.is_none());
-        account.flows += 1;
-        account.packets += u128::from(packets);
-        account.bytes += u128::from(bytes);
-        let (first, last) = (flow.first(), flow.last());
-        account.extend_span(Some((first, last)));
-        self.flows.push(flow);
-    }
-
-    /// The time of the message, if the flow's own cannot be right.
-    #[inline]
-    fn misplaced(&self, flow: &Flow) -> Option<Timestamp> {
-        let export_ns = self.time.export_ns;
-        let is_early = flow.first().as_nanos() < export_ns.saturating_sub(BEFORE_NS);
-        let is_late = flow.last().as_nanos() > export_ns.saturating_add(BEHIND_NS);
-        (is_early || is_late).then_some(Timestamp::from_nanos(export_ns))
-    }
-}
-
 /// The sets of one message.
 struct SetReader<'r> {
     source: &'r mut Source,
@@ -436,6 +371,7 @@ struct SetReader<'r> {
     form: Form,
     /// Data records so far; `None` once a set could not be counted.
     records: Option<u32>,
+    padded: &'r mut Vec<u8>,
     sink: FlowSink<'r>,
 }
 
@@ -502,7 +438,7 @@ impl SetReader<'_> {
     }
 
     fn read_records(&mut self, id: u16, mut bytes: Bytes<'_>) {
-        let SetReader { source, sink, shared, file, keeping, .. } = self;
+        let SetReader { source, sink, shared, file, keeping, padded, .. } = self;
         let key = source.key();
         let Source { templates, account, rates, totals, boot_ns, memory, .. } = &mut **source;
         let Some(template) = templates.get(&id) else {
@@ -511,6 +447,21 @@ impl SetReader<'_> {
         };
         let memory_before = rates.memory() + totals.memory();
         let mut count = 0_u32;
+        if let Some(plan) = &template.plan {
+            let mut draft = Draft::new();
+            draft.boot_ns = *boot_ns;
+            draft.sampled.template = Some(id);
+            let records = bytes.len() / template.record_len;
+            padded.clear();
+            padded.extend_from_slice(bytes.take(records * template.record_len).unwrap_or_default());
+            padded.resize(padded.len() + WINDOW, 0);
+            for record in padded.windows(WINDOW).step_by(template.record_len).take(records) {
+                let Some(record) = record.first_chunk() else { break };
+                plan.read(record, &mut draft);
+                sink.add(&draft, account, rates.of(&draft, account.domain, shared));
+            }
+            count = records as u32;
+        }
         // Less than the shortest record is padding.
         while bytes.len() >= template.record_len {
             let before = bytes.len();

@@ -1,5 +1,7 @@
 //! A flow while the fields of its record are read.
 
+mod plan;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext, KnownField, KnownFields};
@@ -7,8 +9,10 @@ use tapline_packet::{LinkType, Timestamp};
 
 use crate::bytes::number;
 use crate::field::Field;
+use crate::sampling::Sampled;
 use crate::sflow::packet_head;
 use crate::totals::{FlowKey, FlowTotals, Totals};
+pub(crate) use plan::{PlacedField, Plan, WINDOW};
 
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
@@ -25,54 +29,6 @@ pub(crate) struct MessageTime {
     /// The exporter's uptime, in milliseconds, and the time at which it was 0, in nanoseconds since 1970; `None` if it
     /// is not known.
     pub(crate) uptime: Option<(u32, i64)>,
-}
-
-/// The sampling of the counters of a record. Missing values are 0.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sampled {
-    /// One packet of `interval` was taken.
-    pub(crate) interval: u32,
-    /// `packets` packets of `packets + space` were taken (RFC 5477, 8.2.2 and 8.2.3).
-    pub(crate) packets: u32,
-    pub(crate) space: u32,
-    /// `size` packets of `population` were taken (8.2.6, 8.2.7).
-    size: u32,
-    population: u32,
-    /// The share of packets that were taken (8.2.8).
-    probability: f64,
-    /// `selectorAlgorithm`: which of these count, where a record has several.
-    algorithm: u16,
-    /// The sampler whose interval the options give.
-    pub(crate) sampler: Option<u64>,
-    /// The options are of the exporter, whatever its domains.
-    pub(crate) is_of_system: bool,
-    pub(crate) domain: Option<u32>,
-    /// The template that the options are of, or that the record has.
-    pub(crate) template: Option<u16>,
-}
-
-/// Selector algorithms (IANA, PSAMP parameters).
-const RANDOM_OF_POPULATION: u16 = 3;
-const UNIFORM_PROBABILITY: u16 = 4;
-
-impl Sampled {
-    /// The interval N (1 packet in N), if it is given, rounded to the next whole number.
-    pub(crate) fn told(&self) -> Option<u32> {
-        let ratio = |taken: u32, of: u64| {
-            let taken = u64::from(taken);
-            (taken > 0 && of >= taken).then(|| u32::try_from((of + taken / 2) / taken).unwrap_or(u32::MAX))
-        };
-        let systematic = ratio(self.packets, u64::from(self.packets) + u64::from(self.space));
-        let random = ratio(self.size, self.population.into());
-        let share = self.probability;
-        let uniform = (share > 0.0 && share <= 1.0).then(|| (1.0 / share).round() as u32);
-        let direct = (self.interval > 0).then_some(self.interval);
-        match self.algorithm {
-            RANDOM_OF_POPULATION => random.or(direct).or(uniform).or(systematic),
-            UNIFORM_PROBABILITY => uniform.or(direct).or(random).or(systematic),
-            _ => direct.or(systematic).or(random).or(uniform),
-        }
-    }
 }
 
 /// Counters and further fields of one direction.
@@ -448,28 +404,22 @@ impl Draft {
         self.nat_event.is_some() || self.firewall_event.is_some()
     }
 
-    /// The flow. `exporter` and `domain` are those of the message; `sampling` is the interval of the counters, if it is
-    /// known, by which they are multiplied if `scales`.
+    /// The flow. `exporter` and `domain` are those of the message, `first` and `last` its [`times`](Self::times);
+    /// `sampling` is the interval of the counters, if it is known, by which they are multiplied if `scales`. `spare` is
+    /// used for the fields that only collected flows have.
+    #[inline]
     pub(crate) fn flow(
         &self,
-        time: MessageTime,
+        (first, last): (Timestamp, Timestamp),
         (exporter, domain): (IpAddr, u32),
         sampling: Option<u32>,
         scales: bool,
+        spare: Option<Box<Collected>>,
     ) -> Flow {
         let factor = if scales { u64::from(sampling.unwrap_or(1)) } else { 1 };
-        let mut known = self.known;
-        let given = (0..2).filter(|side| self.addresses[*side].is_some());
-        given.for_each(|side| known.add(KnownField::Address, side));
-        let (first, last) = self.times(time);
         let is_v6 = self.addresses.iter().flatten().any(IpAddr::is_ipv6);
         let none = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-        let address = |at: usize| match self.addresses[at] {
-            Some(IpAddr::V4(address)) if is_v6 => IpAddr::V6(address.to_ipv6_mapped()),
-            Some(address) => address,
-            None => none,
-        };
-        let mut ports = self.ports;
+        let (mut known, mut ports, end_reason) = (self.known, self.ports, self.reason());
         if let Some(icmp) = self.icmp.filter(|_| matches!(self.protocol, ICMP | ICMPV6)) {
             ports = [0, icmp];
             known.add(KnownField::Port, 0);
@@ -479,9 +429,11 @@ impl Draft {
             // Without an element of its own the type is in the destination's port.
             known.add(KnownField::IcmpTypeCode, 0);
         }
-        if self.reason() != EndReason::Unknown {
+        if end_reason != EndReason::Unknown {
             known.add(KnownField::EndReason, 0);
         }
+        let given = (0..2).filter(|side| self.addresses[*side].is_some());
+        given.for_each(|side| known.add(KnownField::Address, side));
         let counts_nothing = !self.is_counted();
         let endpoint = |at: usize| {
             let side = &self.sides[at];
@@ -490,7 +442,7 @@ impl Draft {
             // An event without counters has its time at the first side.
             let has_sent = packets > 0 || bytes > 0 || counts_nothing && at == 0;
             Endpoint {
-                address: address(at),
+                address: self.addresses[at].map_or(none, |address| of_version(address, is_v6)),
                 port: ports[at],
                 packets,
                 bytes,
@@ -520,33 +472,39 @@ impl Draft {
             prefix_lens: self.prefix_lens,
             autonomous_systems: self.autonomous_systems,
             next_hop: self.next_hop,
-            post_addresses: self.post_addresses.map(|address| match address {
-                Some(IpAddr::V4(address)) if is_v6 => Some(IpAddr::V6(address.to_ipv6_mapped())),
-                address => address,
-            }),
+            post_addresses: self
+                .post_addresses
+                .map(|address| address.map(|address| of_version(address, is_v6))),
             post_ports: self.post_ports,
             nat_event: self.nat_event,
             firewall_event: self.firewall_event,
             is_beyond: false,
         };
+        let collected = match spare {
+            Some(mut spare) => {
+                *spare = collected;
+                spare
+            }
+            None => Box::new(collected),
+        };
         Flow {
             endpoints: [endpoint(0), endpoint(1)],
             protocol: self.protocol,
-            end_reason: self.reason(),
+            end_reason,
             context,
             details: None,
-            collected: Some(Box::new(collected)),
+            collected: Some(collected),
         }
     }
 
     fn reason(&self) -> EndReason {
         // SiLK's mode of YAF marks a flow that goes on with a bit of its own.
-        let reason = self.end_reason & 0x1f;
-        EndReason::ALL.into_iter().find(|known| *known as u8 == reason).unwrap_or(EndReason::Unknown)
+        EndReason::of_number(self.end_reason & 0x1f)
     }
 
     /// Start and end. Missing times are computed from the others, at last from the message's time.
-    fn times(&self, time: MessageTime) -> (Timestamp, Timestamp) {
+    #[inline]
+    pub(crate) fn times(&self, time: MessageTime) -> (Timestamp, Timestamp) {
         let absolute = |at: usize| {
             let delta = self.deltas[at].map(|delta| time.export_ns.saturating_sub(i64::from(delta) * 1000));
             delta.or_else(|| self.of_uptime(self.uptimes[at]?, time))
@@ -574,6 +532,15 @@ impl Draft {
             return Some(boot.saturating_add((i64::from(now) - ago).saturating_mul(MS)));
         }
         Some(self.boot_ns?.saturating_add(i64::from(uptime) * MS))
+    }
+}
+
+/// The address as one of IPv6, where the other one is.
+#[inline]
+fn of_version(address: IpAddr, is_v6: bool) -> IpAddr {
+    match address {
+        IpAddr::V4(address) if is_v6 => IpAddr::V6(address.to_ipv6_mapped()),
+        address => address,
     }
 }
 

@@ -23,6 +23,7 @@ mod collector;
 mod draft;
 mod error;
 mod field;
+mod flow_sink;
 mod netflow5;
 mod sampling;
 mod sequence;

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use crate::draft::{Draft, Sampled};
+use crate::draft::Draft;
 
 /// Interfaces and samplers of a source at most.
 const SCOPES_MAX: usize = 4096;
@@ -16,6 +16,57 @@ const SCOPES_MAX: usize = 4096;
 const SHARED_MAX: usize = 256;
 /// Memory of each, in bytes, about.
 const SCOPE_LEN: usize = 48;
+
+/// The sampling of the counters of a record. Missing values are 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled {
+    /// One packet of `interval` was taken.
+    pub(crate) interval: u32,
+    /// `packets` packets of `packets + space` were taken (RFC 5477, 8.2.2 and 8.2.3).
+    pub(crate) packets: u32,
+    pub(crate) space: u32,
+    /// `size` packets of `population` were taken (8.2.6, 8.2.7).
+    pub(crate) size: u32,
+    pub(crate) population: u32,
+    /// The share of packets that were taken (8.2.8).
+    pub(crate) probability: f64,
+    /// `selectorAlgorithm`: which of these count, where a record has several.
+    pub(crate) algorithm: u16,
+    /// The sampler whose interval the options give.
+    pub(crate) sampler: Option<u64>,
+    /// The options are of the exporter, whatever its domains.
+    pub(crate) is_of_system: bool,
+    pub(crate) domain: Option<u32>,
+    /// The template that the options are of, or that the record has.
+    pub(crate) template: Option<u16>,
+}
+
+/// Selector algorithms (IANA, PSAMP parameters).
+const RANDOM_OF_POPULATION: u16 = 3;
+const UNIFORM_PROBABILITY: u16 = 4;
+
+impl Sampled {
+    /// The interval N (1 packet in N), if it is given, rounded to the next whole number.
+    pub(crate) fn told(&self) -> Option<u32> {
+        if self.packets | self.space | self.size | self.population == 0 && self.probability == 0.0 {
+            return (self.interval > 0).then_some(self.interval);
+        }
+        let ratio = |taken: u32, of: u64| {
+            let taken = u64::from(taken);
+            (taken > 0 && of >= taken).then(|| u32::try_from((of + taken / 2) / taken).unwrap_or(u32::MAX))
+        };
+        let systematic = ratio(self.packets, u64::from(self.packets) + u64::from(self.space));
+        let random = ratio(self.size, self.population.into());
+        let share = self.probability;
+        let uniform = (share > 0.0 && share <= 1.0).then(|| (1.0 / share).round() as u32);
+        let direct = (self.interval > 0).then_some(self.interval);
+        match self.algorithm {
+            RANDOM_OF_POPULATION => random.or(direct).or(uniform).or(systematic),
+            UNIFORM_PROBABILITY => uniform.or(direct).or(random).or(systematic),
+            _ => direct.or(systematic).or(random).or(uniform),
+        }
+    }
+}
 
 /// The part of a source that an interval is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -8,13 +8,17 @@
 use std::collections::HashSet;
 
 use crate::bytes::Bytes;
+use crate::draft::{PlacedField, Plan};
 use crate::field::Field;
 
 /// Fields of a template at most: no router's comes near.
 pub(crate) const FIELDS_MAX: usize = 512;
 /// Approximate memory of a field, and of a template in addition to its fields, in bytes.
 const FIELD_LEN: usize = 24;
-const TEMPLATE_LEN: usize = 160;
+const TEMPLATE_LEN: usize = 160 + size_of::<Option<Plan>>();
+/// Octets of a record of a flow at least: two counters of two octets, and four octets for the counted quantity.
+/// Shorter ones describe nothing, and a datagram would have tens of thousands of them.
+pub(crate) const RECORD_LEN_MIN: usize = 8;
 /// The length that says that each record has its own (RFC 7011, 7).
 const VARIABLE: u16 = u16::MAX;
 /// The bit that says that an enterprise number follows.
@@ -41,6 +45,8 @@ pub(crate) struct Template {
     pub(crate) record_len: usize,
     pub(crate) is_variable: bool,
     steps: Box<[Step]>,
+    /// For records of flows whose fields need not be read one after the other.
+    pub(crate) plan: Option<Plan>,
 }
 
 /// A field that is read: at `at`, if all lengths are fixed.
@@ -96,7 +102,9 @@ impl Template {
             }
             at = at.saturating_add(field.len);
         }
-        Some(Template { raw, scopes, record_len, is_variable, steps: steps.into() })
+        let has_plan = scopes == 0 && !is_variable && record_len >= RECORD_LEN_MIN;
+        let plan = if has_plan { plan(&steps) } else { None };
+        Some(Template { raw, scopes, record_len, is_variable, steps: steps.into(), plan })
     }
 
     /// Bytes of memory, about.
@@ -140,6 +148,15 @@ impl Template {
         }
         Some(())
     }
+}
+
+/// The plan for records of these steps, whose lengths are fixed.
+fn plan(steps: &[Step]) -> Option<Plan> {
+    let placed = steps.iter().filter_map(|step| {
+        let (field, is_reverse) = step.field?;
+        Some(PlacedField { field, is_reverse, at: step.at.into(), len: step.len.into() })
+    });
+    Plan::of(&placed.collect::<Vec<_>>())
 }
 
 /// The next template of a set. `None` for one that is cut short or has no meaning: the set is not read further.

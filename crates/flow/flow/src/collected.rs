@@ -101,6 +101,11 @@ impl KnownFields {
         self.0 |= 1 << (field as usize + side);
     }
 
+    /// The set as bits: of a field that of its number, with that of its endpoint added.
+    pub(crate) fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether the set has the field; `side` as for [`add`](Self::add).
     #[inline]
     pub fn has(self, field: KnownField, side: usize) -> bool {

@@ -110,8 +110,10 @@ impl EndReason {
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Full];
 
     /// The reason with this number; [`Unknown`](EndReason::Unknown) for numbers that are none's.
-    pub(crate) fn of_number(number: u8) -> EndReason {
-        EndReason::ALL.into_iter().find(|reason| *reason as u8 == number).unwrap_or(EndReason::Unknown)
+    #[inline]
+    pub fn of_number(number: u8) -> EndReason {
+        let reason = usize::from(number).checked_sub(1).and_then(|at| EndReason::ALL.get(at));
+        reason.copied().unwrap_or(EndReason::Unknown)
     }
 
     /// The reason as one word.

@@ -247,7 +247,16 @@ impl Collector {
     /// Whether messages may wait for others and leave together: those that are paced and those of connections may
     /// not, as each must know the outcome of the previous one.
     pub(super) fn takes_several(&self) -> bool {
-        matches!(self.way, Transport::Udp(_)) && self.limiter.is_none()
+        match &self.way {
+            Transport::Udp(_) => self.limiter.is_none(),
+            Transport::Tcp(_) => false,
+            Transport::File(file) => self.limiter.is_none() && file.takes_several(),
+        }
+    }
+
+    /// Whether it is a file.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self.way, Transport::File(_))
     }
 
     /// Sends messages of an outbox; those that the collector did not take are no longer `taken`.
@@ -257,6 +266,13 @@ impl Collector {
     pub(super) fn send_several(&mut self, outbox: &Outbox, taken: &mut [bool]) -> Result<(), Error> {
         let mut taken = taken.iter_mut();
         let mut failure = Ok(());
+        // A file takes all at once. If it does not, each by itself shows which of them it takes.
+        if let Transport::File(file) = &mut self.way
+            && file.takes_several()
+            && file.add(outbox.whole().bytes).is_ok()
+        {
+            return Ok(());
+        }
         for run in outbox.runs() {
             let sent = match &mut self.way {
                 Transport::Udp(datagrams) => datagrams.send_run(run),

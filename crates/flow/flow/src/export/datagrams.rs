@@ -5,7 +5,8 @@
 //!          \--------------- a run ---------------/                  one call: the kernel cuts it (UDP_SEGMENT)
 //! ```
 //!
-//! Each message stays a datagram of its own, as it was; the collector sees no difference. Messages in the outbox
+//! Each message stays a datagram of its own, as it was; the collector sees no difference. A file takes all messages in one
+//! call, as long as it has room for them. Messages in the outbox
 //! leave at the end of each call of the exporter, so no message is older for it.
 
 use std::io;
@@ -24,17 +25,36 @@ const ATTEMPTS: u32 = 100;
 const NO_BUFFERS: i32 = 105;
 const TRY_AGAIN: i32 = 11;
 
+/// Octets that are written to a file in one call, at most.
+const FILE_LEN_MAX: usize = 256 << 10;
+
 /// Messages that wait to be sent together.
-#[derive(Default)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
     /// Length and packets of each.
     messages: Vec<(usize, u64)>,
+    /// Messages and octets at most.
+    room: (usize, usize),
 }
 
 impl Outbox {
+    /// An outbox for files alone, or for the kernel too, which takes less.
+    pub(super) fn new(is_of_files: bool) -> Outbox {
+        let room = match is_of_files {
+            true => (usize::MAX, FILE_LEN_MAX),
+            false => (udp::SEGMENTS_MAX, udp::SEGMENTS_LEN_MAX),
+        };
+        Outbox { bytes: Vec::new(), messages: Vec::new(), room }
+    }
+
     pub(super) fn has_room(&self, len: usize) -> bool {
-        self.messages.len() < udp::SEGMENTS_MAX && self.bytes.len() + len <= udp::SEGMENTS_LEN_MAX
+        let (messages_max, len_max) = self.room;
+        self.messages.len() < messages_max && self.bytes.len() + len <= len_max
+    }
+
+    /// All messages in one run, for files.
+    pub(super) fn whole(&self) -> Run<'_> {
+        Run { bytes: &self.bytes, messages: &self.messages }
     }
 
     pub(super) fn add(&mut self, message: &[u8], packets: u64) {
@@ -170,7 +190,7 @@ mod tests {
     use super::*;
 
     fn outbox(lengths: &[usize]) -> Outbox {
-        let mut outbox = Outbox::default();
+        let mut outbox = Outbox::new(false);
         for (at, len) in lengths.iter().enumerate() {
             outbox.add(&vec![at as u8; *len], 1);
         }

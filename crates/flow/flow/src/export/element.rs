@@ -1,12 +1,14 @@
 //! Information elements: the fields of a record, with the names and numbers of IANA's registry (IPFIX Information
 //! Elements; RFC 7012).
 
+mod fixed;
 mod places;
 mod record;
 mod registry;
 
 use super::ExportOptions;
 use crate::{DetailFields, Error};
+pub(crate) use fixed::FixedRecord;
 pub(crate) use places::PlaceLookup;
 pub(crate) use record::{
     FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, is_known, mac_text, millis, ntp, variable,

@@ -234,25 +234,25 @@ impl Templates {
     }
 
     fn add_records(&mut self, flow: &Flow, places: Option<&[Place<'_>; 2]>, sink: &mut MessageSink<'_>) {
-        let view = |from, first, last| self.view(flow, from, (first, last), places);
         if self.biflow {
-            let view = view(0, flow.first(), flow.last());
+            let view = self.view(flow, 0, (flow.first(), flow.last()), places);
             return self.record(&view, flow.answered_packets(), sink);
         }
-        let views = [0, 1].map(|from| {
-            let side = &flow.endpoints[from];
-            view(from, side.first, side.last)
-        });
         for from in flow.senders() {
-            self.record(&views[from], flow.answered_packets_of(from), sink);
+            let side = &flow.endpoints[from];
+            let view = self.view(flow, from, (side.first, side.last), places);
+            self.record(&view, flow.answered_packets_of(from), sink);
         }
     }
 
     fn record(&mut self, view: &RecordView<'_>, packets: u64, sink: &mut MessageSink<'_>) {
         let which = usize::from(view.flow.endpoints[0].address.is_ipv6());
-        if self.version == Version::V9 || self.templates[which].variable == 0 {
-            self.make_room(which, self.templates[which].record_len, sink);
-            write(&self.templates[which], view, 0, &mut self.message);
+        let record_len = self.templates[which].record_len;
+        if self.templates[which].fixed.is_some() {
+            self.make_room(which, record_len, sink);
+        }
+        if let Some(fixed) = &self.templates[which].fixed {
+            view.write_fixed(fixed, &mut self.message);
         } else {
             self.write_aside(which, view);
             self.make_room(which, self.record.len(), sink);

@@ -22,6 +22,8 @@ pub struct MessageFile {
     is_torn: bool,
     /// Whether all of it is ours, so that its end may be cut off.
     is_ours: bool,
+    /// Whether it is neither a pipe nor a device.
+    is_regular: bool,
 }
 
 impl MessageFile {
@@ -37,14 +39,18 @@ impl MessageFile {
             return Err(io::Error::other("packets are read from it; name another file"));
         }
         let file = output_file::open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
-        if file.metadata()?.is_file() {
+        let is_regular = file.metadata()?.is_file();
+        if is_regular {
             // File systems without locks are written to all the same.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
                 return Err(io::Error::other("another process writes to it; name another file"));
             }
-            file.set_len(0)?;
+            // A file that was emptied is written out when it is closed (ext4), which a new one need not be.
+            if file.metadata()?.len() > 0 {
+                file.set_len(0)?;
+            }
         }
-        Ok(MessageFile { file, packer, len: 0, is_torn: false, is_ours: true })
+        Ok(MessageFile { file, packer, len: 0, is_torn: false, is_ours: true, is_regular })
     }
 
     /// Goes on with another file if `path` is no longer this one: it was renamed or removed, as logrotate does. Returns
@@ -69,10 +75,16 @@ impl MessageFile {
     /// If it was closed when the program began.
     pub fn standard_output() -> io::Result<MessageFile> {
         let file = tapline_sys::standard_output::file()?;
-        Ok(MessageFile { file, packer: None, len: 0, is_torn: false, is_ours: false })
+        Ok(MessageFile { file, packer: None, len: 0, is_torn: false, is_ours: false, is_regular: false })
     }
 
-    /// Adds a message.
+    /// Whether several messages may be added as one: what a failed write left of them can be cut off, and they are not
+    /// packed one by one.
+    pub(super) fn takes_several(&self) -> bool {
+        self.is_regular && self.packer.is_none()
+    }
+
+    /// Adds a message, or several where the file takes them.
     ///
     /// # Errors
     /// If not all of it could be written; then none of it is there.

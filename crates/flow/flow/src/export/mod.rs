@@ -237,7 +237,9 @@ impl Exporter {
         let stream = |collectors: Vec<Collector>| {
             let room = collectors.iter().map(|collector| collector.room(options.mtu)).min().unwrap_or(512);
             let repeats = collectors.iter().any(Collector::loses_templates);
-            let outbox = collectors.iter().all(Collector::takes_several).then(Outbox::default);
+            let is_of_files = collectors.iter().all(Collector::is_file);
+            let takes_several = collectors.iter().all(Collector::takes_several);
+            let outbox = takes_several.then(|| Outbox::new(is_of_files));
             Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors, outbox })
         };
         let streams = groups.into_iter().map(stream).collect::<Result<Vec<Stream>, Error>>()?;

@@ -1,6 +1,6 @@
 //! Templates: which elements a record has, in which order.
 
-use super::element::{Element, IpFamily};
+use super::element::{Element, FixedRecord, IpFamily};
 use super::{ExportOptions, Version};
 use crate::Error;
 
@@ -33,6 +33,8 @@ pub(crate) struct Template {
     pub(crate) record_len: usize,
     /// Number of fields with variable lengths.
     pub(crate) variable: usize,
+    /// The places of the fields, if the length of none varies.
+    pub(crate) fixed: Option<FixedRecord>,
 }
 
 impl Template {
@@ -80,10 +82,11 @@ impl Template {
             fields.iter().try_for_each(check_v9)?;
         }
         let variable = fields.iter().filter(|field| field.element.is_variable()).count();
-        let fixed = fields.iter().filter(|field| !field.element.is_variable());
-        let record_len = fixed.map(|field| usize::from(field.element.len)).sum::<usize>() + variable;
+        let lengths = fields.iter().filter(|field| !field.element.is_variable());
+        let record_len = lengths.map(|field| usize::from(field.element.len)).sum::<usize>() + variable;
         let id = if version == IpFamily::V4 { 256 } else { 257 };
-        Ok(Template { id, fields, record_len, variable })
+        let fixed = FixedRecord::of(fields.iter().map(|field| (&field.element, field.is_reverse)));
+        Ok(Template { id, fields, record_len, variable, fixed })
     }
 }
 

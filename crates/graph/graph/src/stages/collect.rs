@@ -179,7 +179,7 @@ impl CollectStage {
             small_packets: 0,
             is_collected: true,
         });
-        self.flows.clear();
+        self.collector.recycle(&mut self.flows);
         told.and(handed)
     }
 

@@ -89,10 +89,16 @@ impl<'f> RecordView<'f> {
 
     #[inline(always)]
     pub(crate) fn field_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
-        let (flow, context) = (self.flow, &self.flow.context);
-        if flow.collected.is_some() && !is_known(flow, value, self.from, is_reverse) {
+        if self.flow.collected.is_some() && !is_known(self.flow, value, self.from, is_reverse) {
             return FieldValue::Absent;
         }
+        self.known_value(value, is_reverse)
+    }
+
+    /// The value of a field that the exporter gave, or that says itself whether it is there.
+    #[inline(always)]
+    pub(super) fn known_value(&self, value: Value, is_reverse: bool) -> FieldValue<'f> {
+        let (flow, context) = (self.flow, &self.flow.context);
         let side = if is_reverse { self.destination() } else { self.source() };
         let is_icmp = matches!(flow.protocol, 1 | 58);
         let icmp = if is_icmp { self.destination().port } else { 0 };
@@ -107,14 +113,21 @@ impl<'f> RecordView<'f> {
             Value::DestinationPort => self.destination().port.into(),
             Value::SourceAddress => return FieldValue::Address(self.source().address),
             Value::DestinationAddress => return FieldValue::Address(self.destination().address),
-            Value::Ingress if self.from == 0 => context.interface.into(),
-            // A packet is seen where it comes in; the interface that it leaves by is known to routers alone.
-            Value::Direction if flow.collected.is_none() => 0,
-            Value::Ingress
-            | Value::Egress
-            | Value::Direction
-            | Value::NextHop
-            | Value::SourcePrefix
+            // The interface that a packet leaves by is known to routers alone. A biflow's other direction came in there.
+            Value::Ingress | Value::Egress => match flow.collected.as_deref() {
+                Some(collected) if (value == Value::Ingress) != (self.from == 0) => collected.egress.into(),
+                None if value == Value::Egress => return FieldValue::Absent,
+                _ => context.interface.into(),
+            },
+            // A packet is seen where it comes in.
+            Value::Direction => flow.collected.as_ref().map_or(0, |collected| collected.direction).into(),
+            Value::NextHop => {
+                let next_hop = flow.collected.as_ref().and_then(|collected| collected.next_hop);
+                let is_v4 = flow.endpoints[0].address.is_ipv4();
+                let next_hop = next_hop.filter(|address| self.from == 0 && address.is_ipv4() == is_v4);
+                return next_hop.map_or(FieldValue::Absent, FieldValue::Address);
+            }
+            Value::SourcePrefix
             | Value::DestinationPrefix
             | Value::PostSourceAddress
             | Value::PostDestinationAddress
@@ -189,20 +202,14 @@ impl<'f> RecordView<'f> {
         })
     }
 
-    /// Value of a field that routers report. A biflow's other direction came in where the first one left.
+    /// Value of a field that routers report.
     #[inline(never)]
     fn collected(&self, value: Value) -> FieldValue<'f> {
-        let (flow, ingress) = (self.flow, self.flow.context.interface);
-        let Some(collected) = flow.collected.as_deref() else {
-            return match value {
-                Value::Ingress => FieldValue::Number(ingress.into()),
-                _ => FieldValue::Absent,
-            };
-        };
-        let Collected { egress, direction, prefix_lens, autonomous_systems, next_hop, .. } = *collected;
-        let Collected { post_addresses, post_ports, nat_event, firewall_event, .. } = *collected;
+        let flow = self.flow;
+        let Some(collected) = flow.collected.as_deref() else { return FieldValue::Absent };
+        let Collected { prefix_lens, post_addresses, post_ports, nat_event, firewall_event, .. } = *collected;
         let (there, back) = if self.from == 0 { (0, 1) } else { (1, 0) };
-        let known = |number: u32| match number {
+        let known = |number: u8| match number {
             0 => FieldValue::Absent,
             number => FieldValue::Number(number.into()),
         };
@@ -219,29 +226,22 @@ impl<'f> RecordView<'f> {
             Value::PostDestinationPort => number(post_ports[back].map(u64::from)),
             Value::NatEvent => number(nat_event.map(u64::from)),
             Value::FirewallEvent => number(firewall_event.map(u64::from)),
-            Value::Ingress | Value::Egress => {
-                let is_in = (value == Value::Ingress) == (self.from == 0);
-                FieldValue::Number(if is_in { ingress } else { egress }.into())
-            }
-            Value::Direction => FieldValue::Number(direction.into()),
-            Value::NextHop => next_hop
-                .filter(|address| self.from == 0 && address.is_ipv4() == is_v4)
-                .map_or(FieldValue::Absent, FieldValue::Address),
-            Value::SourcePrefix => known(prefix_lens[there].into()),
-            Value::DestinationPrefix => known(prefix_lens[back].into()),
-            Value::SourceAs => known(autonomous_systems[there]),
-            Value::DestinationAs => known(autonomous_systems[back]),
+            Value::SourcePrefix => known(prefix_lens[there]),
+            Value::DestinationPrefix => known(prefix_lens[back]),
             _ => FieldValue::Absent,
         }
     }
 
     /// The number of an autonomous system: the router's, or else that of the files of places.
-    #[inline(never)]
+    #[inline]
     fn autonomous_system(&self, value: Value) -> FieldValue<'f> {
         let side = if value == Value::SourceAs { self.from } else { 1 - self.from };
-        match (self.collected(value), self.places.map_or(0, |places| places[side].as_number)) {
-            (FieldValue::Absent, number @ 1..) => FieldValue::Number(number.into()),
-            (told, _) => told,
+        let told = self.flow.collected.as_ref().map_or(0, |collected| collected.autonomous_systems[side]);
+        match (told, self.places) {
+            (0, None) => FieldValue::Absent,
+            (0, Some(places)) if places[side].as_number == 0 => FieldValue::Absent,
+            (0, Some(places)) => FieldValue::Number(places[side].as_number.into()),
+            (told, _) => FieldValue::Number(told.into()),
         }
     }
 
@@ -360,39 +360,44 @@ impl<'f> RecordView<'f> {
 /// themselves.
 #[inline(never)]
 pub(crate) fn is_known(flow: &Flow, value: Value, from: usize, is_reverse: bool) -> bool {
-    let side = from ^ usize::from(is_reverse);
-    let of = |field| flow.knows(field, 0);
-    let of_side = |field| flow.knows(field, side);
     match value {
-        Value::Octets => of_side(KnownField::Bytes),
-        Value::Packets => of_side(KnownField::Packets),
-        Value::Throughput => of_side(KnownField::Bytes),
-        Value::ClassOfService => of_side(KnownField::Tos),
-        Value::TcpFlags => of_side(KnownField::TcpFlags),
-        Value::TcpFlagsFirst => of_side(KnownField::TcpFlagsFirst),
-        Value::TtlMin => of_side(KnownField::TtlMin),
-        Value::TtlMax => of_side(KnownField::TtlMax),
-        Value::SourcePort => flow.knows(KnownField::Port, from),
-        Value::DestinationPort => flow.knows(KnownField::Port, 1 - from),
-        Value::SourceAddress => flow.knows(KnownField::Address, from),
-        Value::DestinationAddress => flow.knows(KnownField::Address, 1 - from),
         Value::IpVersion => flow.knows(KnownField::Address, 0) || flow.knows(KnownField::Address, 1),
-        Value::Protocol => of(KnownField::Protocol),
         Value::IcmpTypeCode | Value::IcmpType | Value::IcmpCode => match flow.protocol {
-            1 | 58 => of(KnownField::IcmpTypeCode),
-            _ => of(KnownField::Protocol),
+            1 | 58 => flow.knows(KnownField::IcmpTypeCode, 0),
+            _ => flow.knows(KnownField::Protocol, 0),
         },
-        Value::Ingress if from == 0 => of(KnownField::Ingress),
-        Value::Ingress => of(KnownField::Egress),
-        Value::Egress if from == 0 => of(KnownField::Egress),
-        Value::Egress => of(KnownField::Ingress),
-        Value::Direction => of(KnownField::Direction),
-        Value::Vlan => of(KnownField::Vlan),
-        Value::MplsTop => of(KnownField::Label),
-        Value::Tunnel => of(KnownField::Tunnel),
-        Value::EndReason => of(KnownField::EndReason),
-        _ => true,
+        _ => needed(value, from, is_reverse).is_none_or(|(field, side)| flow.knows(field, side)),
     }
+}
+
+/// The field of a flow, and the endpoint or 0, without which it does not have the value.
+#[inline(always)]
+pub(super) fn needed(value: Value, from: usize, is_reverse: bool) -> Option<(KnownField, usize)> {
+    let side = from ^ usize::from(is_reverse);
+    Some(match value {
+        Value::Octets | Value::Throughput => (KnownField::Bytes, side),
+        Value::Packets => (KnownField::Packets, side),
+        Value::ClassOfService => (KnownField::Tos, side),
+        Value::TcpFlags => (KnownField::TcpFlags, side),
+        Value::TcpFlagsFirst => (KnownField::TcpFlagsFirst, side),
+        Value::TtlMin => (KnownField::TtlMin, side),
+        Value::TtlMax => (KnownField::TtlMax, side),
+        Value::SourcePort => (KnownField::Port, from),
+        Value::DestinationPort => (KnownField::Port, 1 - from),
+        Value::SourceAddress => (KnownField::Address, from),
+        Value::DestinationAddress => (KnownField::Address, 1 - from),
+        Value::Protocol => (KnownField::Protocol, 0),
+        Value::Ingress if from == 0 => (KnownField::Ingress, 0),
+        Value::Ingress => (KnownField::Egress, 0),
+        Value::Egress if from == 0 => (KnownField::Egress, 0),
+        Value::Egress => (KnownField::Ingress, 0),
+        Value::Direction => (KnownField::Direction, 0),
+        Value::Vlan => (KnownField::Vlan, 0),
+        Value::MplsTop => (KnownField::Label, 0),
+        Value::Tunnel => (KnownField::Tunnel, 0),
+        Value::EndReason => (KnownField::EndReason, 0),
+        _ => return None,
+    })
 }
 
 /// The address as the number of 48 bits.
