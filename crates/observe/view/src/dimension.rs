@@ -172,7 +172,7 @@ pub(crate) fn halves(address: IpAddr) -> [u64; 2] {
     [half(0), half(8)]
 }
 
-fn address([high, low]: [u64; 2]) -> IpAddr {
+pub(crate) fn address([high, low]: [u64; 2]) -> IpAddr {
     let mut octets = [0; 16];
     octets[..8].copy_from_slice(&high.to_ne_bytes());
     octets[8..].copy_from_slice(&low.to_ne_bytes());

@@ -7,6 +7,9 @@ pub const ROWS_MAX: usize = 256;
 /// Seconds in the ring.
 pub const SECONDS: usize = 3600;
 
+/// The most addresses of this host in a file.
+pub const OWN_MAX: usize = 128;
+
 pub(crate) const MAGIC: u64 = u64::from_ne_bytes(*b"TAPLVIEW");
 pub(crate) const BYTE_ORDER: u64 = 0x0102_0304_0506_0708;
 pub(crate) const VERSION: u64 = 1;
@@ -40,7 +43,10 @@ pub(crate) mod header {
     pub(crate) const PUBLISHED: usize = 10;
     pub(crate) const IS_LIVE: usize = 11;
     pub(crate) const SAMPLING: usize = 12;
+    pub(crate) const OWN_COUNT: usize = 13;
     pub(crate) const TITLE: Range<usize> = 16..32;
+    /// Two words for each address.
+    pub(crate) const OWN: Range<usize> = 32..288;
 }
 
 /// The place of second `n`.

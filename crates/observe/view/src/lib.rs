@@ -26,8 +26,8 @@ mod writer;
 
 pub use dimension::{Dimension, Key, KeyValue, Segment};
 pub use error::Error;
-pub use layout::{ROWS_MAX, SECONDS};
-pub use ranker::Ranker;
+pub use layout::{OWN_MAX, ROWS_MAX, SECONDS};
+pub use ranker::{Ranker, ReadOwn};
 pub use ranking::Ranking;
 pub use reader::{Process, Reader, Reading};
 pub use second::Second;

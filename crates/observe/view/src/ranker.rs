@@ -8,6 +8,7 @@
 //! they are among the others, and each row may have had as much more
 //! ```
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -17,9 +18,10 @@ use tapline_flow::{Flow, Journal, KnownField};
 
 use crate::change::CollectedFlow;
 use crate::dimension::{Dimension, Key, KeyValue};
+use crate::layout::OWN_MAX;
 use crate::mirror::Mirror;
-use crate::rankings::Rankings;
-use crate::table::{Amount, Tables};
+use crate::rankings::{Directions, Rankings};
+use crate::table::Amount;
 use crate::{Second, ViewFile};
 
 /// Parts that wait: a million packets of known flows, 8 MiB. Where each packet begins a flow they are half as many, and
@@ -31,6 +33,8 @@ const QUEUE_OF_FILES: usize = 32;
 const QUEUE_OF_SECONDS: usize = 8;
 /// Parts for which the thread is woken, unless a second ends: a system call of the meter's thread.
 const WAKE_AT: usize = 8;
+/// Seconds after which the addresses of this host are read again: they may change, as those of IPv6 do each day.
+const OWN_SECONDS: u64 = 10;
 /// Collected flows of a part.
 const COLLECTED_MAX: usize = 1024;
 
@@ -45,7 +49,11 @@ pub struct Ranker {
     progress: Progress,
     thread: Option<Thread>,
     has_begun: bool,
+    own: ReadOwn,
 }
+
+/// Reads the addresses of this host.
+pub type ReadOwn = fn() -> Vec<IpAddr>;
 
 /// The thread, and the way to it.
 #[derive(Debug)]
@@ -95,7 +103,15 @@ impl Ranker {
             progress: Progress::Good,
             thread: None,
             has_begun: false,
+            own: Vec::new,
         }
+    }
+
+    /// Tells packets of live interfaces that this host sends from those that it receives, by its addresses.
+    #[must_use]
+    pub fn with_own(mut self, own: ReadOwn) -> Ranker {
+        self.own = own;
+        self
     }
 
     /// Adds a journal of the meter. A journal of files waits while the queue is full. One of live traffic is not
@@ -162,7 +178,7 @@ impl Ranker {
             None => Some(Job::Second(totals)),
         };
         if let Some(Job::Second(totals)) = refused {
-            contribute(&self.file, self.worker, *totals, Rankings::default().take());
+            contribute(&self.file, self.worker, *totals, &mut Rankings::default());
         }
         if self.progress == Progress::Missed {
             self.progress = Progress::Waiting;
@@ -180,7 +196,8 @@ impl Ranker {
         if !self.has_begun {
             self.has_begun = true;
             let room = if is_live { QUEUE + QUEUE_OF_SECONDS } else { QUEUE_OF_FILES };
-            self.thread = start(&self.file, self.worker, room).ok();
+            let own: ReadOwn = if is_live { self.own } else { Vec::new };
+            self.thread = start(&self.file, self.worker, room, own).ok();
         }
         self.thread.as_ref()
     }
@@ -216,17 +233,19 @@ impl Drop for Ranker {
     }
 }
 
-fn start(file: &Arc<ViewFile>, worker: usize, room: usize) -> std::io::Result<Thread> {
+fn start(file: &Arc<ViewFile>, worker: usize, room: usize, own: ReadOwn) -> std::io::Result<Thread> {
     let (jobs, theirs) = sync_channel(room);
     let waiting = Arc::new(AtomicUsize::new(0));
     let (file, in_queue) = (Arc::clone(file), Arc::clone(&waiting));
-    let work = move || rank(&file, worker, &theirs, &in_queue);
+    let work = move || rank(&file, worker, (&theirs, &*in_queue), own);
     let handle = thread::Builder::new().name("view".to_owned()).spawn(work)?;
     Ok(Thread { jobs, waiting, handle })
 }
 
-fn rank(file: &ViewFile, worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUsize) {
+fn rank(file: &ViewFile, worker: usize, (jobs, waiting): (&Receiver<Job>, &AtomicUsize), own: ReadOwn) {
     let (mut mirror, mut rankings) = (Mirror::default(), Rankings::default());
+    let mut seconds = 0;
+    set_own(file, &mut rankings, own);
     loop {
         let job = match jobs.try_recv() {
             Ok(job) => job,
@@ -247,16 +266,29 @@ fn rank(file: &ViewFile, worker: usize, jobs: &Receiver<Job>, waiting: &AtomicUs
             }
             Job::Second(mut totals) => {
                 totals.unranked.add(mirror.end_second(&mut rankings));
-                contribute(file, worker, *totals, rankings.take());
+                contribute(file, worker, *totals, &mut rankings);
+                seconds += 1;
+                if seconds % OWN_SECONDS == 0 {
+                    set_own(file, &mut rankings, own);
+                }
             }
         }
     }
 }
 
+/// Packets are told apart by as many addresses as the file has.
+fn set_own(file: &ViewFile, rankings: &mut Rankings, own: ReadOwn) {
+    let addresses = own();
+    rankings.set_own(&addresses[..addresses.len().min(OWN_MAX)]);
+    file.set_own(&addresses);
+}
+
 /// Brings a second into the file, with the names of its interfaces.
-fn contribute(file: &ViewFile, worker: usize, totals: Totals, mut tables: Tables) {
+fn contribute(file: &ViewFile, worker: usize, totals: Totals, rankings: &mut Rankings) {
     let Totals { second, interfaces, unranked } = totals;
-    let second = Second { unranked: unranked.packets, ..second };
+    let Directions { sent, received } = rankings.take_directions();
+    let second = Second { unranked: unranked.packets, sent, received, ..second };
+    let mut tables = rankings.take();
     tables.iter_mut().for_each(|table| table.add_unranked(unranked));
     for row in &mut tables[Dimension::Interface as usize].rows {
         let KeyValue::Interface(number) = row.key.value(Dimension::Interface) else { continue };

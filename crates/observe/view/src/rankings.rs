@@ -1,9 +1,10 @@
 //! The greatest keys of all dimensions.
 
 use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 
 use crate::change::Change;
-use crate::dimension::{Dimension, KEY_WORDS, Key, order};
+use crate::dimension::{Dimension, KEY_WORDS, Key, halves, order};
 use crate::ranking::{Ranking, RankingAmount, hash, nothing};
 use crate::table::{Amount, Tables};
 
@@ -23,6 +24,17 @@ pub(crate) struct Rankings {
     flow: Ranking<5>,
     /// Seed of the hashes of hosts, from which those of pairs and flows are made.
     seed: u64,
+    /// Addresses of this host, as keys have them.
+    own: Vec<[u64; 2]>,
+    /// What this host sent to others, and what it received from them.
+    directions: Directions,
+}
+
+/// Packets and bytes by direction, as seen from this host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Directions {
+    pub(crate) sent: Amount,
+    pub(crate) received: Amount,
 }
 
 /// The common part of the dimensions of a flow.
@@ -51,6 +63,8 @@ impl Default for Rankings {
             interface: Ranking::with_seed(seed(Dimension::Interface)),
             flow: Ranking::with_seed(seed(Dimension::Flow)),
             seed: random.hash_one("host"),
+            own: Vec::new(),
+            directions: Directions::default(),
         }
     }
 }
@@ -69,6 +83,7 @@ impl Rankings {
         let both = || changes.iter().zip(&prepared);
         for (change, of) in both() {
             let hosts = &change.fields.hosts;
+            self.direct(change);
             for (sender, receiver) in [(0, 1), (1, 0)] {
                 let amount = change.amounts[sender];
                 if amount.packets > 0 {
@@ -94,6 +109,27 @@ impl Rankings {
             self.segment.add_often(&[fields.segment], &whole);
             self.interface.add_often(&[fields.interface.into()], &whole);
         }
+    }
+
+    /// Sets the addresses of this host.
+    pub(crate) fn set_own(&mut self, addresses: &[IpAddr]) {
+        self.own = addresses.iter().map(|address| halves(*address)).collect();
+    }
+
+    /// Adds the counts of a flow between this host and another to what it sent and received.
+    fn direct(&mut self, change: &Change<'_>) {
+        let [ours, theirs] = match change.fields.hosts.map(|host| self.own.contains(&host)) {
+            [true, false] => change.amounts,
+            [false, true] => [change.amounts[1], change.amounts[0]],
+            _ => return,
+        };
+        self.directions.sent.add(ours);
+        self.directions.received.add(theirs);
+    }
+
+    /// Takes what was sent and received so far, and starts again.
+    pub(crate) fn take_directions(&mut self) -> Directions {
+        std::mem::take(&mut self.directions)
     }
 
     /// Hashes the keys of a flow, and asks for their memory.

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +13,10 @@ use tapline_meters::{RunFolder, is_stale, meter_name, run_folders, text_of};
 use tapline_sys::disk;
 
 use crate::Error;
-use crate::dimension::Dimension;
+use crate::dimension::{Dimension, address};
 use crate::layout::{
-    BYTE_ORDER, COPY_HEAD_WORDS, COPY_WORDS, HEADER_WORDS, MAGIC, ROW_WORDS, ROWS_MAX, SECOND_WORDS, SECONDS,
-    TABLE_WORDS, VERSION, copy_at, header, second_at,
+    BYTE_ORDER, COPY_HEAD_WORDS, COPY_WORDS, HEADER_WORDS, MAGIC, OWN_MAX, ROW_WORDS, ROWS_MAX, SECOND_WORDS,
+    SECONDS, TABLE_WORDS, VERSION, copy_at, header, second_at,
 };
 use crate::second::Second;
 use crate::table::Table;
@@ -39,6 +40,10 @@ pub struct Process {
     pub is_live: bool,
     /// The sampling interval N: 1 packet in N is metered.
     pub sampling: u64,
+    /// Addresses of the host, by which packets are sent or received; none if directions are not known.
+    pub own: Vec<IpAddr>,
+    /// Number of its addresses, of which the file has [`OWN_MAX`] at most.
+    pub own_count: u64,
 }
 
 impl Process {
@@ -202,6 +207,11 @@ fn read_words(file: &File, path: &Path, first: usize, words: usize) -> Result<Ve
     Ok(bytes.chunks_exact(8).map(word).collect())
 }
 
+fn own(words: &[u64]) -> Vec<IpAddr> {
+    let count = words[header::OWN_COUNT].min(OWN_MAX as u64) as usize;
+    words[header::OWN].chunks_exact(2).take(count).map(|half| address([half[0], half[1]])).collect()
+}
+
 /// Content of the header.
 fn process(path: &Path, words: &[u64]) -> Result<Process, Error> {
     let foreign = |reason: String| Err(Error::Foreign { path: path.to_owned(), reason });
@@ -231,5 +241,7 @@ fn process(path: &Path, words: &[u64]) -> Result<Process, Error> {
         created_ns: words[header::CREATED],
         is_live: words[header::IS_LIVE] == 1,
         sampling: words[header::SAMPLING].max(1),
+        own: own(words),
+        own_count: words[header::OWN_COUNT],
     })
 }

@@ -3,6 +3,7 @@
 use tapline_flow::{EndReason, Statistics, UnmeteredCause};
 
 use crate::layout::SECOND_WORDS;
+use crate::table::Amount;
 
 /// Totals and account of a second, or of several together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +52,11 @@ pub struct Second {
     pub workers: u64,
     /// Metered packets that were not ranked, because the view's thread was behind: among the others of each table.
     pub unranked: u64,
+    /// Packets and bytes, as flows count them, from this host to others. The host's addresses are in the header; without
+    /// any, and for packets that were not ranked, directions are not known, and this is 0.
+    pub sent: Amount,
+    /// Packets and bytes from others to this host, by the same rule.
+    pub received: Amount,
 }
 
 /// A file may have any numbers: sums of them stay at the greatest.
@@ -134,7 +140,7 @@ impl Second {
     }
 
     /// The counters that add up over time.
-    fn sums_mut(&mut self) -> [&mut u64; 21] {
+    fn sums_mut(&mut self) -> [&mut u64; 25] {
         let [idle, active, end, forced, full] = &mut self.ended;
         [
             &mut self.metered,
@@ -158,10 +164,14 @@ impl Second {
             &mut self.late,
             &mut self.delivered,
             &mut self.unranked,
+            &mut self.sent.packets,
+            &mut self.sent.bytes,
+            &mut self.received.packets,
+            &mut self.received.bytes,
         ]
     }
 
-    fn sums(&self) -> [u64; 21] {
+    fn sums(&self) -> [u64; 25] {
         let mut copy = *self;
         copy.sums_mut().map(|sum| *sum)
     }
@@ -169,7 +179,7 @@ impl Second {
     /// The words of the file, without the first: `docs/format/view.md`, "A second".
     pub fn to_words(&self) -> [u64; SECOND_WORDS] {
         let mut words = [0; SECOND_WORDS];
-        words[1..29].copy_from_slice(&[
+        words[1..33].copy_from_slice(&[
             self.end_ns,
             self.len_ns,
             self.offered(),
@@ -198,6 +208,10 @@ impl Second {
             self.delivered,
             self.workers,
             self.unranked,
+            self.sent.packets,
+            self.sent.bytes,
+            self.received.packets,
+            self.received.bytes,
         ]);
         words
     }
@@ -230,6 +244,8 @@ impl Second {
             delivered: at(26),
             workers: at(27),
             unranked: at(28),
+            sent: Amount { packets: at(29), bytes: at(30) },
+            received: Amount { packets: at(31), bytes: at(32) },
         };
         (sum == Some(at(3))).then_some(second)
     }

@@ -1,6 +1,7 @@
 //! The file: written once a second, by whichever worker is the last to bring its part.
 
 use std::fs::{self, File};
+use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
@@ -12,10 +13,10 @@ use tapline_meters::{FileKind, RunFolder, run_folders, words_of};
 use tapline_sys::{SharedWords, clock};
 
 use crate::Error;
-use crate::dimension::Dimension;
+use crate::dimension::{Dimension, halves};
 use crate::layout::{
-    BYTE_ORDER, COPY_HEAD_WORDS, FILE_WORDS, HEADER_WORDS, MAGIC, ROW_WORDS, ROWS_MAX, SECOND_WORDS, SECONDS,
-    TABLE_WORDS, VERSION, copy_at, header, second_at,
+    BYTE_ORDER, COPY_HEAD_WORDS, FILE_WORDS, HEADER_WORDS, MAGIC, OWN_MAX, ROW_WORDS, ROWS_MAX, SECOND_WORDS,
+    SECONDS, TABLE_WORDS, VERSION, copy_at, header, second_at,
 };
 use crate::second::Second;
 use crate::table::{TableSum, Tables};
@@ -156,6 +157,13 @@ impl ViewFile {
         self.words[header::SAMPLING].store(interval, Relaxed);
     }
 
+    /// Sets the addresses of this host, by which packets are sent or received; the file has [`OWN_MAX`] of them.
+    pub fn set_own(&self, addresses: &[IpAddr]) {
+        let words = addresses.iter().flat_map(|address| halves(*address));
+        header::OWN.zip(words).for_each(|(at, word)| self.words[at].store(word, Relaxed));
+        self.words[header::OWN_COUNT].store(addresses.len() as u64, Relaxed);
+    }
+
     /// Whether packets are of live interfaces, as far as known.
     pub fn is_live(&self) -> bool {
         self.words[header::IS_LIVE].load(Relaxed) == 1
@@ -221,7 +229,7 @@ impl ViewFile {
     }
 }
 
-const _: () = assert!(HEADER_WORDS > header::TITLE.end);
+const _: () = assert!(HEADER_WORDS >= header::OWN.end && header::OWN.end - header::OWN.start == 2 * OWN_MAX);
 
 impl Drop for OwnFile {
     fn drop(&mut self) {

@@ -6,9 +6,11 @@
 //! ```
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tapline_source::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_sys::RouteSocket;
 use tapline_view::{Ranker, Second, ViewFile};
 
 use crate::catalog::{
@@ -51,7 +53,7 @@ fn check_meters(meters: &[&Arguments], _: &Arguments) -> Result<(), String> {
 fn make(_: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let file = site.common.view.clone().unwrap_or_else(|| Arc::new(ViewFile::private()));
     Ok(Box::new(ViewStage {
-        ranker: Ranker::new(file),
+        ranker: Ranker::new(file).with_own(own_addresses),
         before: Second::default(),
         steady_ns: (0, 0),
         received: 0,
@@ -83,6 +85,12 @@ impl ViewStage {
         (self.before, self.steady_ns.0) = (totals, self.steady_ns.1);
         self.ranker.publish(second, (&metered.interfaces, metered.sampling), is_live);
     }
+}
+
+/// The addresses of this host; none where the system does not say.
+fn own_addresses() -> Vec<IpAddr> {
+    let addresses = RouteSocket::open().and_then(|mut route| route.addresses()).unwrap_or_default();
+    addresses.into_iter().map(|of_interface| of_interface.address).collect()
 }
 
 /// All numbers since the start of the meter.

@@ -345,3 +345,35 @@ fn unknown_addresses_are_no_hosts() {
     assert!(reading.table(Dimension::HostOut).rows.is_empty());
     assert_sums(&reading, 7);
 }
+
+/// Flows of this host with another one, begun by either; and flows of neither.
+#[test]
+fn what_this_host_sends_and_receives_is_added_up() {
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(Arc::clone(&file)).with_own(|| vec![SERVER, host(4)]);
+    let part = |number: u32, addresses: [IpAddr; 2]| {
+        let mut journal = Journal::default();
+        journal.begun(number, FlowBegin { addresses, first_side: 0, ..begin(number) });
+        (0..5).for_each(|_| journal.packet(number, 0, 0x10, 100));
+        (0..7).for_each(|_| journal.packet(number, 1, 0x10, 10));
+        Arc::new(journal)
+    };
+    for (number, addresses) in
+        [[host(1), SERVER], [SERVER, host(2)], [host(1), host(2)], [SERVER, host(4)]].into_iter().enumerate()
+    {
+        ranker.add(&part(number as u32, addresses), true);
+    }
+    ranker.publish(second(48), (&[], 1), true);
+    ranker.finish();
+    let Second { sent, received, .. } = last(&reader).second;
+    assert_eq!(received, Amount { packets: 5 + 7, bytes: 500 + 70 });
+    assert_eq!(sent, Amount { packets: 7 + 5, bytes: 70 + 500 });
+    let reader = Reader::open(file.path().expect("a file")).expect("a reader");
+    assert_eq!((reader.process().own.clone(), reader.process().own_count), (vec![SERVER, host(4)], 2));
+    let (_folder, file, reader) = view();
+    let mut ranker = Ranker::new(file).with_own(|| vec![SERVER]);
+    ranker.add(&part(1, [host(1), SERVER]), false);
+    ranker.publish(second(12), (&[], 1), false);
+    ranker.finish();
+    assert_eq!(last(&reader).second.received, Amount::default(), "packets of a file are not of this host");
+}
