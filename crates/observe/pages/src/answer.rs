@@ -10,12 +10,14 @@ use std::net::IpAddr;
 
 use serde::Serialize;
 use tapline_meters::Activity;
-use tapline_view::{Dimension, Second};
+use tapline_view::{Amount, Dimension, Second};
 
 use crate::feed::Snapshot;
 use crate::filter_line::FilterLine;
+use crate::fitting::{Fitting, FittingPart};
 use crate::rights::Rights;
 use crate::tables::{HostContent, SumTable, Tables};
+use crate::words::KeyWords;
 
 /// Rows of a table of the overview.
 const ROWS_OVERVIEW: usize = 6;
@@ -140,6 +142,12 @@ pub struct Answer {
     pub seconds: usize,
     /// The totals of the window.
     pub window: Totals,
+    /// What fits the filter; `None` without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fitting: Option<Fitting>,
+    /// The latest name of each host of the page that has one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<IpAddr, String>,
     /// The page.
     pub page: Content,
 }
@@ -159,6 +167,10 @@ pub struct ProcessWords {
     pub sampling: u64,
     /// Start, in nanoseconds since 1970.
     pub since_ns: u64,
+    /// Addresses of the host on which it runs, by which packets are sent or received; none if that is not known.
+    pub own: Vec<IpAddr>,
+    /// Number of these addresses: the file of the meter has some of them at most.
+    pub own_count: u64,
 }
 
 /// A second, or several: packets and bytes of frames by place, and the counts of flows.
@@ -202,6 +214,10 @@ pub struct Totals {
     pub workers: u64,
     /// Metered packets that were not ranked: among the others of each table.
     pub unranked: u64,
+    /// Packets and bytes, as flows count them, that the host of the meter sent to others.
+    pub sent: [u64; 2],
+    /// Packets and bytes that it received from others.
+    pub received: [u64; 2],
 }
 
 /// The content specific to one page.
@@ -271,6 +287,38 @@ pub struct Series {
     pub lost: Vec<f64>,
     /// Flows.
     pub active: Vec<u64>,
+    /// What the host of the meter sent and received; empty where its addresses are not known.
+    #[serde(flatten)]
+    pub directions: Directions,
+}
+
+/// Columns of what a host sent and received, for a chart; points without a value are not known.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Directions {
+    /// Bits a second that it sent.
+    pub out_bits: Vec<Option<f64>>,
+    /// Bits a second that it received.
+    pub in_bits: Vec<Option<f64>>,
+    /// Packets a second that it sent.
+    pub out_packets: Vec<Option<f64>>,
+    /// Packets a second that it received.
+    pub in_packets: Vec<Option<f64>>,
+}
+
+impl Directions {
+    /// Adds a point; `None` for an amount that is not known.
+    pub fn push(&mut self, sent: Option<Amount>, received: Option<Amount>, len_ns: u64) {
+        let bits = |amount: Amount| rate(amount.bytes.saturating_mul(8), len_ns);
+        let packets = |amount: Amount| rate(amount.packets, len_ns);
+        self.out_bits.push(sent.map(bits));
+        self.in_bits.push(received.map(bits));
+        self.out_packets.push(sent.map(packets));
+        self.in_packets.push(received.map(packets));
+    }
+}
+
+fn rate(count: u64, len_ns: u64) -> f64 {
+    count as f64 * 1e9 / len_ns.max(1) as f64
 }
 
 impl PageRequest {
@@ -278,6 +326,7 @@ impl PageRequest {
     pub fn answer(&self, snapshot: &Snapshot) -> Answer {
         let totals = snapshot.totals(self.window);
         let last = snapshot.seconds.back();
+        let page = self.content(snapshot, &totals);
         Answer {
             process: snapshot.process.as_ref().map(|process| ProcessWords {
                 pid: process.pid,
@@ -286,6 +335,8 @@ impl PageRequest {
                 is_live: process.is_live,
                 sampling: process.sampling,
                 since_ns: process.created_ns,
+                own: process.own.clone(),
+                own_count: process.own_count,
             }),
             processes: snapshot.processes,
             is_alive: snapshot.is_alive,
@@ -295,8 +346,20 @@ impl PageRequest {
             second: last.map(|(_, second)| Totals::of(second)),
             seconds: snapshot.last(self.window).count(),
             window: Totals::of(&totals),
-            page: self.content(snapshot, &totals),
+            fitting: Fitting::of(&self.filter, snapshot, self.window),
+            names: self.names(snapshot, &page),
+            page,
         }
+    }
+
+    /// Names from payloads are for those who may have them.
+    fn names(&self, snapshot: &Snapshot, page: &Content) -> BTreeMap<IpAddr, String> {
+        if self.rights < Rights::Names {
+            return BTreeMap::new();
+        }
+        let names = snapshot.names();
+        let named = |host: IpAddr| Some((host, names.of(host).next()?.to_owned()));
+        page.keys().into_iter().flat_map(|key| key.hosts()).filter_map(named).collect()
     }
 
     fn content(&self, snapshot: &Snapshot, totals: &Second) -> Content {
@@ -314,6 +377,22 @@ impl PageRequest {
                 let all = page.dimensions().iter().map(|of| (of.name(), tables.table(*of, rows)));
                 Content::Tables(all.collect())
             }
+        }
+    }
+}
+
+impl Content {
+    /// The keys of all rows.
+    fn keys(&self) -> Vec<&KeyWords> {
+        match self {
+            Content::Tables(tables) => {
+                tables.values().flat_map(|table| &table.rows).map(|row| &row.key).collect()
+            }
+            Content::Host(host) => {
+                let parts = [&host.pair, &host.flow];
+                parts.into_iter().flat_map(|part| &part.rows).map(|row| &row.key).collect()
+            }
+            Content::Costs(_) | Content::Head {} => Vec::new(),
         }
     }
 }
@@ -341,6 +420,8 @@ impl Totals {
             delivered: second.delivered,
             workers: second.workers,
             unranked: second.unranked,
+            sent: [second.sent.packets, second.sent.bytes],
+            received: [second.received.packets, second.received.bytes],
         }
     }
 
@@ -385,13 +466,37 @@ impl Series {
     pub fn of(snapshot: &Snapshot, most: usize) -> Series {
         let seconds = &snapshot.seconds;
         let mut series = Series { number: seconds.back().map(|(number, _)| *number), ..Series::default() };
+        let has_own = !snapshot.own().is_empty();
         for (_, second) in seconds.iter().skip(seconds.len().saturating_sub(most)) {
-            let rate = |count: u64| count as f64 * 1e9 / second.len_ns.max(1) as f64;
+            let rate = |count: u64| rate(count, second.len_ns);
             series.t.push(second.end_ns as f64 / 1e9);
             series.bits.push(rate(second.offered_bytes().saturating_mul(8)));
             series.packets.push(rate(second.offered()));
             series.lost.push(rate(second.lost()));
             series.active.push(second.active);
+            if has_own {
+                series.directions.push(Some(second.sent), Some(second.received), second.len_ns);
+            }
+        }
+        series
+    }
+
+    /// The flows that fit a filter, in the seconds whose tables are kept, as far as these have rows of them.
+    pub fn fitting(snapshot: &Snapshot, most: usize, filter: &FilterLine) -> Series {
+        let number = snapshot.readings.back().map(|reading| reading.number);
+        let mut series = Series { number, ..Series::default() };
+        let own = snapshot.own();
+        for reading in snapshot.last(most) {
+            let part = FittingPart::of(reading.table(Dimension::Flow), filter, own);
+            let Second { end_ns, len_ns, .. } = reading.second;
+            let of = |[packets, bytes]: [u64; 2]| Amount { packets, bytes };
+            series.t.push(end_ns as f64 / 1e9);
+            series.bits.push(rate(part.amount[1].saturating_mul(8), len_ns));
+            series.packets.push(rate(part.amount[0], len_ns));
+            series.active.push(part.flows);
+            if !own.is_empty() {
+                series.directions.push(Some(of(part.sent)), Some(of(part.received)), len_ns);
+            }
         }
         series
     }

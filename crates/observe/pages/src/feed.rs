@@ -6,12 +6,15 @@
 //! ```
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tapline_meters::{Activity, RunFolder, activities};
 use tapline_view::{Amount, Dimension, Process, Reader, Reading, SECONDS, Second, Table, TableSum};
+
+use crate::names::HostNames;
 
 /// Seconds whose tables are kept.
 pub const WINDOW_MAX: usize = 60;
@@ -39,6 +42,8 @@ pub struct Snapshot {
     pub stages_s: f64,
     /// Ticks of the clock of the stages in a second.
     pub frequency_hz: u64,
+    /// Names of hosts since the meter was first read.
+    pub(crate) names: Arc<Mutex<HostNames>>,
 }
 
 impl Snapshot {
@@ -55,6 +60,16 @@ impl Snapshot {
             sum.append(&reading.second);
             sum
         })
+    }
+
+    /// Addresses of the host of the meter.
+    pub fn own(&self) -> &[IpAddr] {
+        self.process.as_ref().map_or(&[], |process| &process.own)
+    }
+
+    /// Names of hosts.
+    pub fn names(&self) -> MutexGuard<'_, HostNames> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The last readings.
@@ -160,6 +175,7 @@ impl Feed {
             if open.view.refresh().is_ok() {
                 snapshot.process = Some(open.view.process().clone());
             }
+            snapshot.names().learn(reading.table(Dimension::Flow));
             fresh.push(Arc::new(reading));
             snapshot.readings.extend(fresh.iter().cloned());
         }

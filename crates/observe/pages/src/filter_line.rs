@@ -5,10 +5,13 @@
 //! '---words of the view---' '--pcap-filter--'
 //! ```
 //!
+//! A text that pcap-filter refuses may have bare words: `10.0.0.7`, `443`, `tls` ([`forgiving`](crate::forgiving)).
+//!
 //! A flow fits if all words fit and the pcap-filter text accepts a packet with the flow's addresses, protocol and
 //! ports, in either direction. Names in that text are looked up in files only: a name server would learn the watched
 //! names.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -18,6 +21,7 @@ use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_view::{Dimension, KeyValue, Row};
 
+use crate::forgiving;
 use crate::rights::Rights;
 
 /// The most bytes of a filter line.
@@ -31,6 +35,7 @@ pub struct FilterLine {
     hides_names: bool,
     text: String,
     program: Option<Arc<CompiledFilter>>,
+    read_as: Option<String>,
 }
 
 impl FilterLine {
@@ -39,11 +44,39 @@ impl FilterLine {
     /// # Errors
     /// A text that describes the fault, with its place.
     pub fn parse(line: &str) -> Result<FilterLine, String> {
-        let mut filter = FilterLine::words(line)?;
+        let mut filter = FilterLine::understood(line, &|text| compiled(text, LinkType::RAW).map(drop))?;
         if !filter.text.is_empty() {
             filter.program = Some(Arc::new(compiled(&filter.text, LinkType::RAW)?));
         }
         Ok(filter)
+    }
+
+    /// Reads a line whose pcap-filter text `check` accepts, with its bare words if it accepts it only so.
+    fn understood(line: &str, check: &dyn Fn(&str) -> Result<(), String>) -> Result<FilterLine, String> {
+        let filter = FilterLine::words(line)?;
+        if filter.text.is_empty() {
+            return Ok(filter);
+        }
+        let Err(why) = check(&filter.text) else { return Ok(filter) };
+        if compiled(&filter.text, LinkType::ETHERNET).is_ok() {
+            return Err(format!(
+                "{}: only packets have this; a flow has addresses, protocol and ports. Page Packets takes this filter",
+                filter.text
+            ));
+        }
+        let is_filter = |word: &str| compiled(word, LinkType::ETHERNET).is_ok();
+        let reading = forgiving::read(&filter.text, &is_filter)
+            .filter(|reading| reading.text.is_empty() || check(&reading.text).is_ok());
+        let Some(reading) = reading else { return Err(why) };
+        let mut filter = FilterLine { text: reading.text, ..filter };
+        filter.applications.extend(reading.applications);
+        filter.read_as = Some(filter.to_string());
+        Ok(filter)
+    }
+
+    /// The line as it was read, where bare words were read as parts of it.
+    pub fn read_as(&self) -> Option<&str> {
+        self.read_as.as_deref()
     }
 
     /// A line taken apart, its pcap-filter text not compiled yet.
@@ -94,19 +127,19 @@ impl FilterLine {
     /// # Errors
     /// A text that describes the fault, or says that the line asks for an application.
     pub fn packets_text(line: &str) -> Result<String, String> {
-        let filter = FilterLine::words(line)?;
-        if !filter.text.is_empty() {
-            let of_ethernet = compiled(&filter.text, LinkType::ETHERNET);
-            of_ethernet.or_else(|why| compiled(&filter.text, LinkType::RAW).map_err(|_| why))?;
-        }
-        filter.with_hosts()
+        let check = |text: &str| {
+            let of_ethernet = compiled(text, LinkType::ETHERNET);
+            of_ethernet.or_else(|why| compiled(text, LinkType::RAW).map_err(|_| why)).map(drop)
+        };
+        FilterLine::understood(line, &check)?.with_hosts()
     }
 
     fn with_hosts(&self) -> Result<String, String> {
         if !self.applications.is_empty() {
-            return Err(
-                "packets cannot be chosen by app:, which is known of flows: name hosts and ports".to_owned()
-            );
+            return Err(format!(
+                "{}: applications and names are known of flows, not of packets: name hosts and ports",
+                self.applications.iter().map(|name| format!("app:{name}")).collect::<Vec<_>>().join(" ")
+            ));
         }
         let hosts = self.hosts.iter().map(|host| format!("host {host}"));
         let text = (!self.text.is_empty()).then(|| format!("({})", self.text));
@@ -138,11 +171,20 @@ impl FilterLine {
     }
 }
 
+impl fmt::Display for FilterLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hosts = self.hosts.iter().map(|host| format!("host:{host}"));
+        let applications = self.applications.iter().map(|name| format!("app:{name}"));
+        let text = (!self.text.is_empty()).then(|| self.text.clone());
+        f.write_str(&hosts.chain(applications).chain(text).collect::<Vec<_>>().join(" "))
+    }
+}
+
 /// Names are looked up in files only.
 fn compiled(text: &str, link_type: LinkType) -> Result<CompiledFilter, String> {
     let names = Arc::new(SystemNames::in_directory("/etc").files_only());
     let options = Options { resolver: names, ..Options::new(link_type) };
-    tapline_filter::compile(text, &options).map_err(|error| error.to_string())
+    tapline_filter::compile(text, &options).map_err(|error| error.render(text))
 }
 
 /// The headers of a packet of a flow: IP, and the part of the transport header that filters look at.
@@ -188,6 +230,30 @@ fn headers(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What people type first, and mistakes with their place.
+    #[test]
+    fn bare_words_are_read_and_mistakes_marked() {
+        let row = |name: &str, port: u16| {
+            let address = |host: &str| tapline_view::Key::host(host.parse().expect("an address")).0;
+            let ([a, b, ..], [c, d, ..]) = (address("10.9.0.12"), address("10.9.0.2"));
+            let rest = 6 << 32 | 40_000 << 16 | u64::from(port);
+            let key = tapline_view::Key([a, b, c, d, rest, 0, 0, 0]);
+            Row { key, name: tapline_view::Key::name(name), ..Row::default() }
+        };
+        let (web, mail) = (row("tls shop.example.com", 443), row("smtp", 25));
+        for line in ["10.9.0.12 443", "443", "tls", "shop.example.com", "10.9.0.2:443", "tcp 443"] {
+            let filter = FilterLine::parse(line).expect(line);
+            assert!(filter.fits(&web) && !filter.fits(&mail), "{line}: {filter}");
+        }
+        assert_eq!(FilterLine::parse("443 tls").expect("a filter").read_as(), Some("app:tls port 443"));
+        assert_eq!(FilterLine::parse("tcp port 443").expect("a filter").read_as(), None);
+        let told = FilterLine::parse("tcp prot 80").expect_err("a mistake");
+        assert!(told.contains("\n  tcp prot 80\n      ^^^^"), "{told}");
+        assert!(FilterLine::parse("vlan 5").expect_err("of frames").contains("Packets"));
+        assert_eq!(FilterLine::packets_text("10.9.0.12 443").as_deref(), Ok("(host 10.9.0.12 and port 443)"));
+        assert!(FilterLine::packets_text("tls").expect_err("of flows").contains("app:tls"));
+    }
 
     /// A frame has words that a flow's row does not have.
     #[test]

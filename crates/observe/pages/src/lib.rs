@@ -12,17 +12,24 @@
 mod answer;
 mod feed;
 mod filter_line;
+mod fitting;
+mod forgiving;
+mod names;
 mod past;
 mod rights;
 mod tables;
 mod watched;
 mod words;
 
-pub use answer::{Answer, Content, Costs, Page, PageRequest, ProcessWords, Series, StageWords, Totals};
+pub use answer::{
+    Answer, Content, Costs, Directions, Page, PageRequest, ProcessWords, Series, StageWords, Totals,
+};
 pub use feed::{Feed, SECONDS_MAX, Snapshot, WINDOW_MAX, second_without_rows};
 pub use filter_line::FilterLine;
+pub use fitting::{Fitting, FittingPart};
+pub use names::HostNames;
 pub use past::PastWindow;
 pub use rights::Rights;
-pub use tables::{HostContent, PartTable, Side, SumRow, SumTable};
+pub use tables::{HostChart, HostContent, PartTable, Side, SumRow, SumTable};
 pub use watched::{EventFile, EventLine, RecorderTable, WatchEvent, Watched};
 pub use words::KeyWords;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use tapline_view::{Amount, Dimension, Key, KeyValue, Row, Second, Table};
 
-use crate::answer::PageRequest;
+use crate::answer::{Directions, PageRequest};
 use crate::feed::Snapshot;
 use crate::filter_line::FilterLine;
 use crate::rights::Rights;
@@ -109,6 +109,40 @@ pub struct HostContent {
     pub flow: PartTable,
     /// Flows without a row, which may be this host's too.
     pub unseen: [u64; 2],
+    /// Names under which clients asked for it, the latest first.
+    pub names: Vec<String>,
+    /// Whether it is the host of the meter.
+    pub is_own: bool,
+    /// What it sent and received in the seconds whose tables are kept.
+    pub chart: HostChart,
+}
+
+/// A host's last seconds, for a chart.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HostChart {
+    /// The ends, in seconds since 1970.
+    pub t: Vec<f64>,
+    /// What it sent and received; a second without a row of it is unknown, unless nothing is missing.
+    #[serde(flatten)]
+    pub directions: Directions,
+}
+
+impl HostChart {
+    fn of(snapshot: &Snapshot, host: IpAddr) -> HostChart {
+        let mut chart = HostChart::default();
+        let key = Key::host(host);
+        for reading in &snapshot.readings {
+            let of = |dimension| {
+                let table = reading.table(dimension);
+                let row = table.rows.iter().find(|row| row.key == key);
+                row.map(|row| row.amount).or((table.missing == Amount::default()).then(Amount::default))
+            };
+            chart.t.push(reading.second.end_ns as f64 / 1e9);
+            let (sent, received) = (of(Dimension::HostOut), of(Dimension::HostIn));
+            chart.directions.push(sent, received, reading.second.len_ns);
+        }
+        chart
+    }
 }
 
 fn pair(amount: Amount) -> [u64; 2] {
@@ -222,6 +256,16 @@ impl Tables<'_> {
             name: part(Dimension::Name),
             flow: part(Dimension::Flow),
             unseen: pair(unseen),
+            names: self.names(host),
+            is_own: self.snapshot.own().contains(&host),
+            chart: HostChart::of(self.snapshot, host),
+        }
+    }
+
+    fn names(&self, host: IpAddr) -> Vec<String> {
+        match self.request.rights >= Rights::Names {
+            true => self.snapshot.names().of(host).map(str::to_owned).collect(),
+            false => Vec::new(),
         }
     }
 

@@ -54,6 +54,16 @@ pub enum KeyWords {
 }
 
 impl KeyWords {
+    /// The hosts of the key.
+    pub(crate) fn hosts(&self) -> impl Iterator<Item = IpAddr> {
+        let hosts = match self {
+            KeyWords::Host { host } => [Some(*host), None],
+            KeyWords::Pair { a, b } | KeyWords::Flow { a, b, .. } => [Some(*a), Some(*b)],
+            KeyWords::Service { .. } | KeyWords::Named { .. } => [None, None],
+        };
+        hosts.into_iter().flatten()
+    }
+
     /// The words of a dimension's key.
     pub fn of(dimension: Dimension, key: &Key) -> KeyWords {
         let named = |key: String| KeyWords::Named { key };

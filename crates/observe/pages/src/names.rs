@@ -1,0 +1,107 @@
+//! Names of hosts: those under which clients asked for them, in TLS, QUIC and HTTP.
+//!
+//! Whoever sends packets chooses these names, so they are bounded in number and length, and have no characters that
+//! change the text around them.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+use tapline_view::{Dimension, KeyValue, Table};
+
+/// Hosts with names; beyond these the first one that got a name goes.
+const HOSTS_MAX: usize = 10_000;
+/// Names of a host; beyond these the oldest goes.
+const NAMES_MAX: usize = 8;
+/// The application whose names are not those of its server.
+const DNS: &str = "domain";
+
+/// Names of hosts, each host's latest first.
+#[derive(Debug, Default)]
+pub struct HostNames {
+    by_host: HashMap<IpAddr, VecDeque<String>>,
+    order: VecDeque<IpAddr>,
+}
+
+impl HostNames {
+    /// Learns from the flows of a second.
+    pub fn learn(&mut self, flows: &Table) {
+        for row in &flows.rows {
+            let KeyValue::Flow(_, from, to) = row.key.value(Dimension::Flow) else { continue };
+            let KeyValue::Name(text) = row.name.value(Dimension::Name) else { continue };
+            if let Some((application, name)) = text.split_once(' ')
+                && application != DNS
+                && name.parse::<IpAddr>().is_err()
+            {
+                self.add(if row.server() == 0 { from.0 } else { to.0 }, name);
+            }
+        }
+    }
+
+    fn add(&mut self, host: IpAddr, name: &str) {
+        if name.is_empty() {
+            return;
+        }
+        let names = self.by_host.entry(host).or_default();
+        if names.is_empty() {
+            self.order.push_back(host);
+        }
+        match names.iter().position(|known| is_shown_as(name, known)) {
+            Some(0) => {}
+            Some(at) => {
+                let known = names.remove(at);
+                names.extend(known);
+                names.rotate_right(1);
+            }
+            None => names.push_front(shown(name)),
+        }
+        names.truncate(NAMES_MAX);
+        if self.order.len() > HOSTS_MAX
+            && let Some(first) = self.order.pop_front()
+        {
+            self.by_host.remove(&first);
+        }
+    }
+
+    /// The names of a host, the latest first.
+    pub fn of(&self, host: IpAddr) -> impl Iterator<Item = &str> {
+        self.by_host.get(&host).into_iter().flatten().map(String::as_str)
+    }
+}
+
+fn is_shown_as(name: &str, known: &str) -> bool {
+    known.chars().eq(name.chars().map(plain))
+}
+
+fn shown(name: &str) -> String {
+    name.chars().map(plain).collect()
+}
+
+/// A replacement for control characters, and for those that change the direction of the text behind them (UAX 9).
+fn plain(letter: char) -> char {
+    let turns = matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if letter.is_control() || turns { '\u{fffd}' } else { letter }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn names_of_hosts_are_bounded_and_plain() {
+        let host = |number: u32| IpAddr::from(Ipv4Addr::from(number));
+        let mut names = HostNames::default();
+        for name in ["a.example", "b.example", "a.example"] {
+            names.add(host(1), name);
+        }
+        assert_eq!(names.of(host(1)).collect::<Vec<_>>(), ["a.example", "b.example"]);
+        names.add(host(2), "\u{202e}gro\u{1b}[2J");
+        names.add(host(2), "\u{202e}gro\u{1b}[2J");
+        assert_eq!(names.of(host(2)).collect::<Vec<_>>(), ["\u{fffd}gro\u{fffd}[2J"]);
+        (0..100).for_each(|number| names.add(host(1), &format!("{number}.example")));
+        assert_eq!((names.of(host(1)).count(), names.of(host(1)).next()), (NAMES_MAX, Some("99.example")));
+        (0..2 * HOSTS_MAX as u32).for_each(|number| names.add(host(number), "x"));
+        assert_eq!((names.by_host.len(), names.order.len()), (HOSTS_MAX, HOSTS_MAX));
+    }
+}
