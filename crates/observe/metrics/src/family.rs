@@ -138,6 +138,14 @@ pub const FAMILIES: &[Family] = &[
         INTERFACE,
         "Packets that the process got from the interface or file.",
     ),
+    in_unit(
+        counter(
+            "tapline_interface_delivered_bytes",
+            INTERFACE,
+            "Their bytes on the wire; unknown in a process with several interfaces.",
+        ),
+        "bytes",
+    ),
     counter("tapline_interface_refused_packets", INTERFACE, "Packets that the filter in the kernel refused."),
     counter(
         "tapline_interface_lost_packets",

@@ -15,10 +15,11 @@ pub(crate) fn add(exposition: &mut Exposition, process: &Process, meter: &str, s
     let start = process.created_ns as f64 / 1e9;
     exposition.number("tapline_process_start_time_seconds", &[&command, meter], start);
     let merged = merge_workers(snapshots);
+    let bytes = bytes_of_interface(&merged);
     for snapshot in merged.iter().take(STAGES_MAX) {
         let labels = [command.as_str(), meter, &snapshot.name, &snapshot.class];
         match snapshot.kind {
-            Kind::Interface => interface(exposition, labels, snapshot),
+            Kind::Interface => interface(exposition, labels, snapshot, bytes),
             Kind::Stage | Kind::Source | Kind::Sink => {
                 stage(exposition, labels, snapshot, process.frequency_hz);
             }
@@ -29,7 +30,25 @@ pub(crate) fn add(exposition: &mut Exposition, process: &Process, meter: &str, s
     }
 }
 
-fn interface(exposition: &mut Exposition, labels: [&str; 4], snapshot: &Snapshot) {
+/// Bytes of the packets that a process got from its interface: those of the stage that receives them. Of several
+/// interfaces a stage knows the sum alone.
+fn bytes_of_interface(merged: &[Snapshot]) -> Option<u64> {
+    let (interfaces, stages): (Vec<&Snapshot>, Vec<&Snapshot>) =
+        merged.iter().partition(|snapshot| snapshot.kind == Kind::Interface);
+    let mut sources = stages.into_iter().filter(|stage| ["device", "file"].contains(&stage.class.as_str()));
+    let source = sources.next().filter(|_| sources.next().is_none() && interfaces.len() == 1);
+    source.map(|source| source.bytes_in)
+}
+
+fn interface(exposition: &mut Exposition, labels: [&str; 4], snapshot: &Snapshot, bytes: Option<u64>) {
+    match bytes {
+        Some(bytes) => exposition.count("tapline_interface_delivered_bytes", &labels, bytes),
+        None => {
+            let [command, meter, interface, kind] = labels;
+            let labels = [command, meter, interface, kind, "delivered_bytes"];
+            exposition.count("tapline_interface_unknown", &labels, 1);
+        }
+    }
     for (name, value) in &snapshot.extras {
         let name = name.strip_suffix(OF_ALL_WORKERS).unwrap_or(name);
         let place = name.strip_prefix("lost_");
@@ -129,6 +148,7 @@ mod tests {
         has(&text, &format!("tapline_interface_lost_packets_total{{{labels},place=\"ring\"}} 2"));
         has(&text, &format!("tapline_interface_unknown{{{labels},place=\"refused\"}} 1"));
         has(&text, &format!("tapline_interface_unknown{{{labels},place=\"driver\"}} 1"));
+        has(&text, &format!("tapline_interface_unknown{{{labels},place=\"delivered_bytes\"}} 1"));
         assert!(!text.contains("tapline_interface_refused_packets") && !text.contains("10.0.0.1"), "{text}");
     }
 
@@ -140,10 +160,12 @@ mod tests {
             eth0.extra("received").expect("room").set(10);
             eth0.extra("lost_nic_max").expect("room").set(3);
         }
+        meters.slot("device", "device", 0).add(&Cost { packets_in: 20, bytes_in: 3000, ..Cost::default() });
         let text = text(&meters, "record");
         let labels = r#"command="record",meter="record",interface="eth0",kind="live""#;
         has(&text, &format!("tapline_interface_received_packets_total{{{labels}}} 20"));
         has(&text, &format!("tapline_interface_lost_packets_total{{{labels},place=\"nic\"}} 3"));
+        has(&text, &format!("tapline_interface_delivered_bytes_total{{{labels}}} 3000"));
     }
 
     #[test]
