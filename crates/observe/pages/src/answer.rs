@@ -142,7 +142,7 @@ pub struct Answer {
     pub seconds: usize,
     /// The totals of the window.
     pub window: Totals,
-    /// What fits the filter; `None` without one.
+    /// Totals of the flows that fit the filter; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitting: Option<Fitting>,
     /// The latest name of each host of the page that has one.
@@ -287,7 +287,7 @@ pub struct Series {
     pub lost: Vec<f64>,
     /// Flows.
     pub active: Vec<u64>,
-    /// What the host of the meter sent and received; empty where its addresses are not known.
+    /// Traffic of the meter's host by direction; empty where its addresses are not known.
     #[serde(flatten)]
     pub directions: Directions,
 }

@@ -231,7 +231,7 @@ fn headers(protocol: u8, from: (IpAddr, u16), to: (IpAddr, u16)) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// What people type first, and mistakes with their place.
+    /// Bare words that people type first, and mistakes with their place.
     #[test]
     fn bare_words_are_read_and_mistakes_marked() {
         let row = |name: &str, port: u16| {

@@ -1,4 +1,4 @@
-//! What fits a filter: totals of the flows that have a row, and how much more it may be.
+//! Totals of the flows that fit a filter and have a row, and the most that may fit as well.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use tapline_view::{Amount, Dimension, KeyValue, Row, Table};
 use crate::feed::Snapshot;
 use crate::filter_line::FilterLine;
 
-/// What fits a filter. Each second has rows of 256 flows at most.
+/// Totals of a filter. Each second has rows of 256 flows at most.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fitting {
     /// The filter, where words of the line were read as parts of it: `443` as `port 443`.
@@ -25,7 +25,7 @@ pub struct Fitting {
 pub struct FittingPart {
     /// All packets of these flows.
     pub amount: [u64; 2],
-    /// Of these, the part that the host of the meter sent to others.
+    /// The part that the host of the meter sent to others.
     pub sent: [u64; 2],
     /// The part that it received.
     pub received: [u64; 2],

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Only a text that pcap-filter refuses is read so. A word behind one that takes an operand (`port`, `host`, `src`) is
-//! never changed, so that a mistake there is reported as what it is.
+//! never changed, so that a mistake there is reported.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -68,7 +68,7 @@ enum Part {
     Word(String),
     /// A primitive, which `and` joins to its neighbours.
     Bare(String),
-    /// Said beside the text.
+    /// A word that is not part of the text.
     Application,
 }
 
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// The text of the parts: `and` where none stands between a primitive and its neighbour, and none beside applications.
+/// Joins the parts: adds `and` between a primitive and its neighbour, and removes it next to applications.
 fn joined(parts: &[Part]) -> String {
     let mut text: Vec<&str> = Vec::new();
     let (mut is_open, mut was_bare) = (true, false);

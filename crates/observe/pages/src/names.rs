@@ -1,6 +1,6 @@
 //! Names of hosts: those under which clients asked for them, in TLS, QUIC and HTTP.
 //!
-//! Whoever sends packets chooses these names, so they are bounded in number and length, and have no characters that
+//! The sender of a packet chooses these names, so they are bounded in number and length, and have no characters that
 //! change the text around them.
 
 use std::collections::{HashMap, VecDeque};

@@ -113,7 +113,7 @@ pub struct HostContent {
     pub names: Vec<String>,
     /// Whether it is the host of the meter.
     pub is_own: bool,
-    /// What it sent and received in the seconds whose tables are kept.
+    /// Sent and received traffic in the seconds whose tables are kept.
     pub chart: HostChart,
 }
 
@@ -122,7 +122,7 @@ pub struct HostContent {
 pub struct HostChart {
     /// The ends, in seconds since 1970.
     pub t: Vec<f64>,
-    /// What it sent and received; a second without a row of it is unknown, unless nothing is missing.
+    /// Sent and received traffic; a second without a row of the host is unknown, unless nothing is missing.
     #[serde(flatten)]
     pub directions: Directions,
 }

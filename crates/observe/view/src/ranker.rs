@@ -107,7 +107,7 @@ impl Ranker {
         }
     }
 
-    /// Tells packets of live interfaces that this host sends from those that it receives, by its addresses.
+    /// Separates packets of live interfaces that this host sends and receives, by its addresses.
     #[must_use]
     pub fn with_own(mut self, own: ReadOwn) -> Ranker {
         self.own = own;
@@ -276,7 +276,7 @@ fn rank(file: &ViewFile, worker: usize, (jobs, waiting): (&Receiver<Job>, &Atomi
     }
 }
 
-/// Packets are told apart by as many addresses as the file has.
+/// Sets the addresses of this host: as many as the file has.
 fn set_own(file: &ViewFile, rankings: &mut Rankings, own: ReadOwn) {
     let addresses = own();
     rankings.set_own(&addresses[..addresses.len().min(OWN_MAX)]);

@@ -26,7 +26,7 @@ pub(crate) struct Rankings {
     seed: u64,
     /// Addresses of this host, as keys have them.
     own: Vec<[u64; 2]>,
-    /// What this host sent to others, and what it received from them.
+    /// Traffic between this host and others.
     directions: Directions,
 }
 
@@ -116,7 +116,7 @@ impl Rankings {
         self.own = addresses.iter().map(|address| halves(*address)).collect();
     }
 
-    /// Adds the counts of a flow between this host and another to what it sent and received.
+    /// Adds the counts of a flow between this host and another to its direction.
     fn direct(&mut self, change: &Change<'_>) {
         let [ours, theirs] = match change.fields.hosts.map(|host| self.own.contains(&host)) {
             [true, false] => change.amounts,
