@@ -1,15 +1,28 @@
 // The pages: each is a function of the state and what the server said.
-import { html, Sums, Chart, amount, text, whole, short, clock, moment, UNITS } from "/show.mjs";
+import { Chart } from "/charts.mjs";
+import { html, Sums, amount, text, whole, short, clock, moment, UNITS } from "/show.mjs";
 
 export const PAGES = [
   ["overview", "Overview"], ["hosts", "Hosts"], ["pairs", "Pairs"], ["flows", "Flows"], ["protocols", "Protocols"],
   ["losses", "Losses"], ["costs", "Costs"], ["history", "History"], ["packets", "Packets"], ["events", "Events"],
 ];
 
-const service = (row) => (row.has_port ? `${row.protocol} ${row.port}` : row.protocol);
-const end = (host, port, hasPort) => (hasPort ? (host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`) : host);
+/** Ports by the names under which people know them. */
+const PORTS = { 20: "ftp-data", 21: "ftp", 22: "ssh", 23: "telnet", 25: "smtp", 53: "dns", 67: "dhcp", 68: "dhcp", 69: "tftp", 80: "http", 88: "kerberos", 110: "pop3", 111: "rpcbind", 123: "ntp", 137: "netbios", 138: "netbios", 139: "netbios", 143: "imap", 161: "snmp", 162: "snmp-trap", 179: "bgp", 389: "ldap", 443: "https", 445: "smb", 465: "smtps", 500: "ike", 502: "modbus", 514: "syslog", 515: "printer", 546: "dhcpv6", 547: "dhcpv6", 554: "rtsp", 587: "submission", 631: "ipp", 636: "ldaps", 853: "dns-tls", 873: "rsync", 993: "imaps", 995: "pop3s", 1194: "openvpn", 1433: "mssql", 1521: "oracle", 1883: "mqtt", 1900: "ssdp", 2049: "nfs", 2055: "netflow", 3128: "proxy", 3306: "mysql", 3389: "rdp", 3478: "stun", 4500: "ipsec-nat", 4739: "ipfix", 4789: "vxlan", 5060: "sip", 5061: "sips", 5201: "iperf3", 5353: "mdns", 5355: "llmnr", 5432: "postgresql", 5672: "amqp", 5900: "vnc", 6343: "sflow", 6379: "redis", 6443: "kubernetes", 8080: "http-alt", 8443: "https-alt", 8883: "mqtts", 9090: "prometheus", 9092: "kafka", 9100: "node-exporter", 9200: "elasticsearch", 11211: "memcached", 27017: "mongodb", 51820: "wireguard" };
+const QUIC_PORT = 443;
+
+const serviceKey = (row) => (row.has_port ? `${row.protocol} ${row.port}` : row.protocol);
+const portName = (row) => (row.protocol === "udp" && row.port === QUIC_PORT ? "quic" : PORTS[row.port]);
+const service = (row) => (row.has_port && portName(row) ? html`${portName(row)} <span class="note">${serviceKey(row)}</span>` : serviceKey(row));
 const named = (row) => (row.key === "" ? "no name" : row.key);
-const hostLink = (app, host) => html`<a href=${app.address({ page: "hosts", host })} onClick=${app.follow}>${host}</a>`;
+const ownOf = (data) => new Set(data?.process?.own ?? []);
+const hostAddress = (app, host) => app.address({ page: "hosts", host, from: "", to: "" });
+const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${app.state.data?.names?.[host]}>${host}</a>`;
+/** A host with the name under which clients asked for it last. */
+const hostCell = (app, host) => {
+  const name = app.state.data?.names?.[host];
+  return name ? html`${hostLink(app, host, "named")} <span class="name">${name}</span>` : hostLink(app, host);
+};
 const filterLink = (app, word, label) => html`<a href=${app.address({ filter: join(app.state.filter, word) })} onClick=${app.follow} title=${`filter: ${word}`}>${label}</a>`;
 // A filter line with one term more; pcap-filter text is joined with `and`.
 const isText = (word) => !word.startsWith("host:") && !word.startsWith("app:");
@@ -19,67 +32,100 @@ const join = (filter, term) => {
   return `${filter}${areText ? " and " : " "}${term}`.trim();
 };
 const keys = {
-  host: (row) => row.host, pair: (row) => `${row.a} ${row.b}`, service, name: named, key: (row) => row.key,
+  host: (row) => row.host, pair: (row) => `${row.a} ${row.b}`, service: serviceKey, name: named, key: (row) => row.key,
   flow: (row) => `${row.protocol} ${row.a} ${row.a_port} ${row.b} ${row.b_port}`,
 };
 
 function sides(app, data) {
   const { unit } = app.state, seconds = span(data);
+  const back = (row) => [row.amount[0] - row.first[0], row.amount[1] - row.first[1]];
   return [
-    { name: "forth", n: true, less: true, cell: (row) => amount(row.first, unit, seconds), value: (row) => UNITS[unit].of(row.first, seconds) },
-    { name: "back", n: true, less: true, cell: (row) => amount([row.amount[0] - row.first[0], row.amount[1] - row.first[1]], unit, seconds) },
+    { name: "→", n: true, less: true, cell: (row) => amount(row.first, unit, seconds), value: (row) => UNITS[unit].of(row.first, seconds) },
+    { name: "←", n: true, less: true, cell: (row) => amount(back(row), unit, seconds), value: (row) => UNITS[unit].of(back(row), seconds) },
   ];
 }
 
 export const span = (data) => Math.max(0.001, (data?.window?.len_ns ?? 1e9) / 1e9);
+/** The time of the numbers, in seconds since 1970. */
+export const windowOf = (data) => { const end = (data?.second?.end_ns ?? 0) / 1e9; return [end - span(data), end]; };
 
 function Table(app, data, kind, id, title, columns, extra = {}) {
-  return html`<${Sums} id=${id} title=${title} table=${data.page?.[id] ?? extra.table} columns=${columns} keyOf=${keys[kind]}
-    unit=${app.state.unit} seconds=${span(data)} sort=${app.state.sort} onSort=${app.sortBy} ...${extra}/>`;
+  const empty = data.fitting ? "No flow of this window fits the filter." : data.window.offered[0] ? "Nothing in this window." : "No packets in this window.";
+  return html`<${Sums} id=${id} title=${title} table=${data.page?.[id] ?? extra.table} columns=${columns} keyOf=${keys[kind]} empty=${empty}
+    unit=${app.state.unit} seconds=${span(data)} sort=${app.state.sorting} onSort=${app.sortBy} own=${kind === "host" ? ownOf(data) : undefined} ...${extra}/>`;
 }
 
 const flows = { name: "flows", n: true, less: true, cell: (row) => whole(row.flows), value: (row) => row.flows };
 const packets = { name: "packets", n: true, less: true, cell: (row) => whole(row.amount[0]), value: (row) => row.amount[0] };
 
-export function rates(app, title, height) {
-  const { series, unit } = app.state, seconds = series.t;
-  const isPackets = unit === "packets";
-  const live = [{ name: isPackets ? "packets/s" : "bit/s", unit: isPackets ? "/s" : "bit/s", values: isPackets ? series.packets : series.bits, color: "--accent", fill: "--accent-soft" }];
-  return html`<${Chart} title=${title} note="the last minutes; drag for the packets of a window" t=${seconds} series=${live} height=${height} marks=${marks(app.state.watched)}
-    onWindow=${(from, to) => app.go({ page: "packets", from: Math.floor(from) - 1, to: Math.ceil(to) + 1 })}/>
-    <${Chart} title="Lost before us" note="packets a second, in the kernel's ring or at the daemon" t=${seconds} height=${96}
-      series=${[{ name: "lost", unit: "/s", values: series.lost, color: "--bad", bars: true }]}/>`;
+/** The columns of received, sent and all traffic, in the unit of the page; `own`: whether directions are known. */
+function lines(columns, unit, name) {
+  const isPackets = unit === "packets", of = isPackets ? "/s" : "bit/s", kind = isPackets ? "packets" : "bits";
+  const [into, out] = [columns[`in_${kind}`], columns[`out_${kind}`]];
+  const all = { name, unit: of, values: columns[kind] };
+  if (!into?.length || ![...into, ...out].some((value) => value > 0)) return [{ ...all, color: "--accent", fill: "--accent-soft" }];
+  const both = [{ name: "received", unit: of, values: into, color: "--in", fill: "--in-soft" }, { name: "sent", unit: of, values: out, color: "--out", fill: "--out-soft" }];
+  return columns[kind] ? [...both, { ...all, color: "--soft", thin: true }] : both;
 }
 
+/** Where the packets of a window can be had, dragging leads to them. */
+const toPackets = (app) => (app.hasPackets() ? (from, to) => app.go({ page: "packets", host: "", from: Math.floor(from) - 1, to: Math.ceil(to) + 1 }) : undefined);
+
+export function rates(app, data, title, height) {
+  const { series, unit } = app.state, has = app.hasPackets(), minutes = series.t.length > 1 ? Math.max(1, Math.round((series.t.at(-1) - series.t[0]) / 60)) : 1;
+  const note = `last ${minutes} min; shaded: the window of the numbers${has ? "; drag for its packets" : ""}`;
+  const lost = series.lost?.some((count) => count > 0);
+  return html`<${Chart} title=${title} note=${note} t=${series.t} series=${lines(series, unit, series.filter ? "all that fits" : "interface")} height=${height} band=${windowOf(data)}
+    marks=${marks(app, app.state.watched)} follow=${app.follow} onWindow=${toPackets(app)}/>
+    ${lost && html`<${Chart} title="Dropped before capture" note="packets a second, in the kernel's ring or at the daemon" t=${series.t} height=${96}
+      series=${[{ name: "dropped", unit: "/s", values: series.lost, color: "--bad", bars: true }]}/>`}`;
+}
+
+/** The greatest value of a column within the window. */
+function peak(app, data, column) {
+  const { series } = app.state, [from, end] = windowOf(data);
+  const inside = (series[column] ?? []).filter((_, at) => series.t[at] > from + 0.01 && series.t[at] <= end + 0.01);
+  return inside.length ? Math.max(...inside) : undefined;
+}
+
+/** The numbers of the window: average as the unit has it, peak and total under it. */
 function Numbers(app, data) {
-  const second = data.second, seconds = second ? Math.max(0.001, second.len_ns / 1e9) : 1;
-  const number = (name, value, unit, sub, bad) => {
-    const [digits, step] = short(value);
-    return html`<div class=${`number ${bad ? "bad" : ""}`}><dt>${name}</dt><dd>${digits}<small>${step}${unit}</small></dd><dd class="sub">${sub}</dd></div>`;
+  if (!data.second) return html`<div class="card message">No second has been read yet.</div>`;
+  const { unit } = app.state, { window, fitting } = data, seconds = span(data), isPackets = unit === "packets";
+  const number = (name, shown, sub, kind = "") => html`<div class=${`number ${kind}`}><dt>${name}</dt><dd>${shown}</dd><dd class="sub">${sub}</dd></div>`;
+  const big = (value, of) => { const [digits, step] = short(value); return html`${digits}<small>${step}${of}</small>`; };
+  const rate = (name, pair, column, kind, more = "") => {
+    const most = peak(app, data, `${column}${isPackets ? "packets" : "bits"}`), of = isPackets ? "/s" : "bit/s";
+    const average = isPackets ? pair[0] / seconds : pair[1] * 8 / seconds, total = isPackets ? whole(pair[0]) : text(pair[1], "B");
+    const shown = unit === "bytes" ? big(pair[1], "B") : big(average, of);
+    return number(name, shown, `${unit === "bytes" ? `average ${text(average, of)}` : "average"}${most === undefined ? "" : `, peak ${text(most, of)}`}${unit === "bytes" ? "" : `, total ${total}`}${more}`, kind);
   };
-  if (!second) return null;
-  const lost = data.window.lost_ring + data.window.lost_daemon;
+  const lost = window.lost_ring + window.lost_daemon, all = fitting?.window.amount ?? window.offered;
+  const known = data.process?.own?.length > 0;
+  const least = window.unranked ? "; at least" : "";
   return html`<dl class="numbers" id="numbers">
-    ${number("traffic", second.offered[1] * 8 / seconds, "bit/s", `${text(second.offered[1] / seconds, "B/s")}`)}
-    ${number("packets", second.offered[0] / seconds, "/s", second.offered[0] ? `${whole(second.offered[1] / Math.max(1, second.offered[0] - second.lost_ring - second.lost_daemon))} bytes each` : "none")}
-    ${number("flows", second.active, "", `${whole(second.made)} began, ${whole(second.ended.reduce((a, b) => a + b, 0))} ended`)}
-    ${number("not IP", second.not_ip[0] / seconds, "/s", text(second.not_ip[1] * 8 / seconds, "bit/s"))}
-    ${number("lost before us", lost, "", lost ? `in ${data.seconds} s: see Losses` : `nothing in ${data.seconds} s`, lost > 0)}
+    ${known && rate("received", fitting?.window.received ?? window.received, "in_", "in", least)}
+    ${known && rate("sent", fitting?.window.sent ?? window.sent, "out_", "out", least)}
+    ${rate(fitting ? "all that fits" : "interface", all, "", "")}
+    ${number("packets", big(all[0] / seconds, "/s"), all[0] ? `${whole(all[1] / Math.max(1, all[0] - (fitting ? 0 : lost)))} bytes each${window.not_ip[0] && !fitting ? `, ${whole(window.not_ip[0])} not IP` : ""}` : "none")}
+    ${fitting ? number("flows", big(fitting.window.flows, ""), "that fit, in the window") : number("flows", big(data.second.active, ""), `now; ${whole(window.made)} began, ${whole(window.ended.reduce((a, b) => a + b, 0))} ended`)}
+    ${number("dropped before capture", big(lost, ""), lost ? html`<a href=${app.address({ page: "losses" })} onClick=${app.follow}>where, and what helps</a>` : "none in the window", lost > 0 ? "bad" : "")}
   </dl>`;
 }
 
 export function overview(app, data) {
   if (!app.state.isWhole) return Numbers(app, data);
-  const out = (direction) => [{ name: "host", cell: (row) => hostLink(app, row.host) }, flows];
-  return html`${Numbers(app, data)}${rates(app, "Traffic", 200)}
+  const out = () => [{ name: "host", wide: true, cell: (row) => hostCell(app, row.host) }, flows];
+  const events = app.state.watched?.answer?.events ?? [];
+  return html`${Numbers(app, data)}${rates(app, data, "Traffic", 200)}
     <div class="grid">
-      ${Table(app, data, "host", "host_out", "Senders", out())}
-      ${Table(app, data, "host", "host_in", "Receivers", out())}
+      ${Table(app, data, "host", "host_out", "Top senders", out())}
+      ${Table(app, data, "host", "host_in", "Top receivers", out())}
       ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: (row) => (row.has_port ? filterLink(app, `port ${row.port}`, service(row)) : service(row)) }, flows])}
       ${Table(app, data, "name", "name", "Names and applications", [{ name: "name", wide: true, cell: (row) => (row.key ? filterLink(app, `app:${row.key}`, row.key) : "no name") }, flows])}
     </div>
-    ${app.state.watched?.answer?.events.length > 0 && Events(app, "latest", "Events of rules", "the latest five; key 0 for more", app.state.watched.answer.events.slice(0, 5))}
-    ${Table(app, data, "pair", "pair", "Pairs", pairColumns(app, data))}`;
+    ${events.length > 0 && Events(app, "latest", "Events", "the latest five; key 0 for all", events.slice(0, 5))}
+    ${Table(app, data, "pair", "pair", "Pairs of hosts", pairColumns(app, data))}`;
 }
 
 const pairColumns = (app, data) => [
@@ -88,38 +134,60 @@ const pairColumns = (app, data) => [
 
 export function hosts(app, data) {
   if (app.state.host) return host(app, data);
-  const columns = [{ name: "host", cell: (row) => hostLink(app, row.host) }, packets, flows];
+  const columns = [{ name: "host", wide: true, cell: (row) => hostCell(app, row.host) }, packets, flows];
   const open = (row) => app.go({ page: "hosts", host: row.host });
-  return html`<div class="grid">${Table(app, data, "host", "host_out", "By what hosts send", columns, { open })}
-    ${Table(app, data, "host", "host_in", "By what hosts receive", columns, { open })}</div>`;
+  return html`<div class="grid">${Table(app, data, "host", "host_out", "Top senders", columns, { open })}
+    ${Table(app, data, "host", "host_in", "Top receivers", columns, { open })}</div>`;
+}
+
+/** What is known of a host: names, times, place, MAC address. */
+function About({ app, page, about }) {
+  const past = about?.answer?.past, station = about?.answer?.station, day = about?.from ? `since ${moment(about.from)}` : "";
+  const facts = [
+    ["names", page.names.length ? page.names.join(", ") : app.state.data.rights === "look" ? "this address has no right to names" : "none seen: no client asked for it by name in TLS, QUIC or HTTP since this page's server started"],
+    past && ["seen", past.seen ? `${moment(past.seen[0])} to ${moment(past.seen[1])}, in the history ${day}` : `not among the top hosts of the history ${day}`],
+    about?.answer?.place && ["place", about.answer.place],
+    station && ["MAC address", `${station[0]}, a neighbour at ${station[1]}`],
+  ].filter(Boolean);
+  return html`<section class="card"><dl class="facts" id="about">${facts.map(([name, value]) => html`<dt>${name}</dt><dd class="name">${value}</dd>`)}</dl></section>`;
 }
 
 function host(app, data) {
-  const page = data.page, name = app.state.host, { unit } = app.state, seconds = span(data);
-  if (!page?.in) return html`<div class="card message">reading</div>`;
+  const page = data.page, name = app.state.host, { unit } = app.state, seconds = span(data), about = app.state.about?.host === name ? app.state.about : null;
+  if (!page?.in) return html`<div class="card message">Loading …</div>`;
   const side = (row) => (row.amount ? amount(row.amount, unit, seconds) : `at most ${amount(row.error, unit, seconds)}`);
   const part = (kind, id, title, columns) => html`<${Sums} id=${id} title=${title} note="of the flows that have a row" table=${{ ...page[id], unfitting: [0, 0], not_ip: [0, 0], unread: [0, 0], sum: [0, 0], lost: 0 }}
-    columns=${columns} keyOf=${keys[kind]} unit=${unit} seconds=${seconds} rest=${false}/>`;
+    columns=${columns} keyOf=${keys[kind]} unit=${unit} seconds=${seconds} sort=${app.state.sorting} onSort=${app.sortBy} rest=${false}/>`;
   const other = (row) => (row.a === name ? row.b : row.a);
+  const past = about?.answer?.past;
   return html`<div class="controls"><a class="tool" href=${app.address({ page: "hosts", host: "" })} onClick=${app.follow}>← all hosts</a>
-      <h1>${name}</h1><span class="space"></span>
-      <a class="tool" href=${app.address({ filter: join(app.state.filter, `host:${name}`) })} onClick=${app.follow}>as filter</a>
-      <a class="tool" id="host-packets" href=${app.address({ page: "packets", host: "", filter: `host:${name}`, from: "", to: "" })} onClick=${app.follow}>its packets</a></div>
-    <dl class="numbers"><div class="number"><dt>sends</dt><dd>${side(page.out)}</dd><dd class="sub">${page.out.amount ? `${whole(page.out.amount[0])} packets` : "no row in this window"}</dd></div>
-      <div class="number"><dt>receives</dt><dd>${side(page.in)}</dd><dd class="sub">${page.in.amount ? `${whole(page.in.amount[0])} packets` : "no row in this window"}</dd></div>
-      <div class="number"><dt>flows without a row</dt><dd>${amount(page.unseen, unit, seconds)}</dd><dd class="sub">may be this host's too</dd></div></dl>
-    <div class="grid">${part("pair", "pair", "Peers", [{ name: "peer", cell: (row) => hostLink(app, other(row)) }, flows])}
+      <h1>${name}</h1>${page.is_own && html`<span class="chip">this host</span>`}${page.names[0] && html`<span class="name">${page.names[0]}</span>`}<span class="space"></span>
+      <a class="tool" href=${app.address({ filter: join(app.state.filter, `host:${name}`) })} onClick=${app.follow}>filter by it</a>
+      ${app.hasPackets() && html`<a class="tool" id="host-packets" href=${app.address({ page: "packets", host: "", filter: `host:${name}`, from: "", to: "" })} onClick=${app.follow}>its packets</a>`}</div>
+    <dl class="numbers"><div class="number in"><dt>it receives</dt><dd>${side(page.in)}</dd><dd class="sub">${page.in.amount ? `${whole(page.in.amount[0])} packets` : "no row in this window"}</dd></div>
+      <div class="number out"><dt>it sends</dt><dd>${side(page.out)}</dd><dd class="sub">${page.out.amount ? `${whole(page.out.amount[0])} packets` : "no row in this window"}</dd></div>
+      ${page.unseen[0] > 0 && html`<div class="number"><dt>flows without a row</dt><dd>${amount(page.unseen, unit, seconds)}</dd><dd class="sub">may belong to this host, too</dd></div>`}</dl>
+    <${Chart} title="The last minute" note="of this host; all of its flows, whatever the filter" t=${page.chart.t} series=${lines(page.chart, unit, "")} height=${150} band=${windowOf(data)} onWindow=${toPackets(app)}/>
+    ${past?.t.length > 1 && html`<${Chart} title="The last day" note=${`by the ${past.tier}, from the history`} t=${past.t} series=${lines(past, unit, "")} height=${150}/>`}
+    <${About} app=${app} page=${page} about=${about}/>
+    <div class="grid">${part("pair", "pair", "Peers", [{ name: "peer", wide: true, cell: (row) => hostCell(app, other(row)) }, flows])}
       ${part("service", "service", "Services", [{ name: "service", cell: service }, flows])}
       ${part("name", "name_", "Names and applications", [{ name: "name", wide: true, cell: named }, flows])}</div>
     ${part("flow", "flow", "Flows", flowColumns(app, data))}`;
 }
 
-/** Ribbons between the greatest pairs: hosts left and right, as wide as their part. */
+/** Hosts of our own are at the left of their ribbons. */
+const ownFirst = (own, row) => (own.has(row.b) && !own.has(row.a) ? { ...row, a: row.b, b: row.a } : row);
+
+/** Ribbons between the top pairs, as wide as their part. */
 function Ribbons(app, data) {
-  const { unit } = app.state, seconds = span(data), rows = (data.page?.pair?.rows ?? []).slice(0, 20);
+  const { unit } = app.state, seconds = span(data), own = ownOf(data), rows = (data.page?.pair?.rows ?? []).slice(0, 20).map((row) => ownFirst(own, row));
   if (!rows.length) return null;
+  // A small screen has a narrow picture, so that its letters stay readable.
+  const isNarrow = innerWidth < 740, wide = isNarrow ? 400 : 1000, edge = isNarrow ? 118 : 277, most = isNarrow ? 16 : 40;
+  const cut = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
   const value = (row) => Math.max(1e-9, UNITS[unit].of(row.amount, seconds));
-  const all = rows.reduce((sum, row) => sum + value(row), 0), high = 24 + rows.length * 24, room = high - rows.length * 6;
+  const all = rows.reduce((sum, row) => sum + value(row), 0), room = 24 + rows.length * 18;
   const place = (of) => {
     const sums = new Map();
     rows.forEach((row) => sums.set(of(row), (sums.get(of(row)) ?? 0) + value(row)));
@@ -133,29 +201,29 @@ function Ribbons(app, data) {
   const left = place((row) => row.a), right = place((row) => row.b);
   const total = Math.max(...[left, right].map((side) => { const last = [...side.values()].at(-1); return last.at + last.high; })) + 10;
   const node = (side, x, anchor) => [...side].map(([name, { at, high }]) => html`<rect class="node" x=${x} y=${at} width="7" height=${high} rx="1.5"/>
-    <a href=${app.address({ page: "hosts", host: name })} onClick=${app.follow}><text x=${anchor === "end" ? x - 7 : x + 14} y=${at + high / 2 + 4} text-anchor=${anchor}>${name}</text></a>`);
+    <a href=${app.address({ page: "hosts", host: name })} onClick=${app.follow}><text x=${anchor === "end" ? x - 7 : x + 14} y=${at + high / 2 + 4} text-anchor=${anchor}>${cut(name)}<title>${name}</title></text></a>`);
   const links = rows.map((row) => {
-    const [a, b] = [left.get(row.a), right.get(row.b)], wide = Math.max(1.2, value(row) / all * room);
-    const [y, z] = [a.at + a.used + wide / 2, b.at + b.used + wide / 2];
-    a.used += wide; b.used += wide;
-    return html`<path class="link" stroke-width=${wide} d=${`M277 ${y}C480 ${y} 520 ${z} 723 ${z}`}><title>${row.a} ⇄ ${row.b}: ${amount(row.amount, unit, seconds)}</title></path>`;
+    const [a, b] = [left.get(row.a), right.get(row.b)], high = Math.max(1.2, value(row) / all * room);
+    const [y, z] = [a.at + a.used + high / 2, b.at + b.used + high / 2];
+    a.used += high; b.used += high;
+    return html`<path class="link" stroke-width=${high} d=${`M${edge} ${y}C${wide * 0.48} ${y} ${wide * 0.52} ${z} ${wide - edge} ${z}`}><title>${row.a} ⇄ ${row.b}: ${amount(row.amount, unit, seconds)}</title></path>`;
   });
-  return html`<section class="card"><div class="head"><h2>The greatest pairs</h2><span class="note">a host's name opens it; the table below has the same</span></div>
-    <div class="pairs"><svg viewBox=${`0 -4 1000 ${total}`} role="group" aria-label="pairs as ribbons">${links}${node(left, 270, "end")}${node(right, 723, "start")}</svg></div></section>`;
+  return html`<section class="card"><div class="head"><h2>Top pairs</h2><span class="note">as wide as both directions together; a host opens its page${own.size ? "; this host is at the left" : ""}</span></div>
+    <div class="pairs"><svg viewBox=${`0 -4 ${wide} ${total}`} role="group" aria-label="pairs as ribbons">${links}${node(left, edge - 7, "end")}${node(right, wide - edge, "start")}</svg></div></section>`;
 }
 
-export const pairs = (app, data) => html`${Ribbons(app, data)}${Table(app, data, "pair", "pair", "Pairs", pairColumns(app, data))}`;
+export const pairs = (app, data) => html`${Ribbons(app, data)}${Table(app, data, "pair", "pair", "Pairs of hosts", pairColumns(app, data))}`;
 
 const flowColumns = (app, data) => [
-  { name: "flow", cell: (row) => html`<span class="visually-hidden">${row.protocol}</span>${hostLink(app, row.a)}${row.has_port ? `:${row.a_port}` : ""} → ${hostLink(app, row.b)}${row.has_port ? `:${row.b_port}` : ""}` },
+  { name: "flow", cell: (row) => html`<span class="visually-hidden">${row.protocol}</span>${hostLink(app, row.a)}${row.has_port ? `:${row.a_port}` : ""} → ${hostLink(app, row.b)}${row.has_port ? `:${row.b_port}` : ""}${row.name && html`<span class="under name">${row.name}</span>`}` },
   { name: "protocol", cell: (row) => row.protocol, less: true, value: (row) => row.protocol },
-  { name: "application, name", wide: true, cell: (row) => row.name || "–", value: (row) => row.name },
+  { name: "application, name", wide: true, less: true, cell: (row) => row.name || "–", value: (row) => row.name },
   ...sides(app, data), packets,
   { name: "state", less: true, cell: (row) => row.state, value: (row) => row.state },
   { name: "age", n: true, less: true, cell: (row) => `${Math.max(0, Math.round((data.second.end_ns - row.began_ns) / 1e9))} s`, value: (row) => -row.began_ns },
 ];
 
-export const flowsPage = (app, data) => Table(app, data, "flow", "flow", "Flows", flowColumns(app, data), { open: (row) => app.go({ page: "packets", filter: flowFilter(row), from: "", to: "" }) });
+export const flowsPage = (app, data) => Table(app, data, "flow", "flow", "Flows", flowColumns(app, data), app.hasPackets() ? { open: (row) => app.go({ page: "packets", filter: flowFilter(row), from: "", to: "" }) } : {});
 
 const flowFilter = (row) => `host:${row.a} host:${row.b}` + (row.has_port ? ` port ${row.a_port} and port ${row.b_port}` : "");
 
@@ -169,7 +237,7 @@ export function protocols(app, data) {
 
 export function losses(app, data) {
   const window = data.window, seconds = span(data);
-  if (!data.second) return html`<div class="card message">no second has been read yet</div>`;
+  if (!data.second) return html`<div class="card message">No second has been read yet.</div>`;
   const term = (sign, name, value, why, kind = "") => html`<div class=${`term ${kind}`}><span class="sign">${sign}</span><span>${name}</span>
     <span class="value">${whole(value)}</span><span class="why">${why}</span></div>`;
   const parts = [
@@ -181,18 +249,18 @@ export function losses(app, data) {
     ["lost at the daemon", window.lost_daemon, window.lost_daemon ? "this reader was slower than its buffer is long" : "nothing", window.lost_daemon ? "bad" : ""],
   ];
   const sum = parts.reduce((all, part) => all + part[1], 0), balanced = sum === window.offered[0];
-  return html`<section class="card"><div class="head"><h2>The account of ${data.seconds} seconds</h2><span class="note">packets; ${text(window.offered[0] / seconds, "/s")} offered</span>
+  return html`<section class="card"><div class="head"><h2>Where the packets of ${data.seconds} seconds are</h2><span class="note">packets; ${text(window.offered[0] / seconds, "/s")} offered</span>
       <span class="space"></span><span class=${`mark ${balanced ? "" : "lost"}`} id="balance">${balanced ? "balanced" : "DOES NOT BALANCE"}</span></div>
     <div class="equation">${parts.map(([name, value, why, kind], at) => term(at ? "+" : "", name, value, why, kind))}
       ${term("=", "offered by the interface", window.offered[0], "every packet is in exactly one row above", "total")}</div></section>
-    <section class="card"><div class="head"><h2>Beside the sum</h2><span class="note">counted by others, or of something else</span></div>
+    <section class="card"><div class="head"><h2>Other counters</h2><span class="note">not part of the sum</span></div>
     <div class="equation">${term("", "lost in card and driver", window.lost_before, "by their own counters; the kernel never showed these packets", window.lost_before ? "bad" : "")}
-      ${term("", "lent by the sources", window.delivered, "before filters in front of the meter")}
+      ${term("", "received from the sources", window.delivered, "before filters in front of the meter")}
       ${term("", "late", window.late, "older than a packet before them; counted all the same")}
       ${term("", "not ranked", window.unranked, window.unranked ? "metered, and among the others of each table: the view's thread was behind" : "each table has every metered packet", window.unranked ? "bad" : "")}
-      ${term("", "flows ended for want of room", window.ended[4], `the table has room for ${whole(window.room)} flows, ${whole(window.active)} are there`, window.ended[4] ? "bad" : "")}
-      ${term("", "workers in it", window.workers, "threads whose parts are added")}</div></section>
-    <${Chart} title="Lost before us" note="packets a second" t=${app.state.series.t} height=${130} series=${[{ name: "lost", unit: "/s", values: app.state.series.lost, color: "--bad", bars: true }]}/>`;
+      ${term("", "flows ended because the table was full", window.ended[4], `it has room for ${whole(window.room)} flows, ${whole(window.active)} are in it`, window.ended[4] ? "bad" : "")}
+      ${term("", "workers", window.workers, "threads whose parts are added")}</div></section>
+    ${app.state.series.lost?.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets a second" t=${app.state.series.t} height=${130} series=${[{ name: "dropped", unit: "/s", values: app.state.series.lost, color: "--bad", bars: true }]}/>`}`;
 }
 
 export function costs(app, data) {
@@ -205,7 +273,7 @@ export function costs(app, data) {
     <tbody>${stages.map((stage) => html`<tr key=${stage.name}><td class="key">${stage.name}${stage.workers > 1 ? ` × ${stage.workers}` : ""}</td><td class="less">${stage.class}</td><td class="n">${text(stage.packets_in / seconds, "")}</td>
       <td class="n">${each(stage.cycles, stage.packets_in)}</td><td class="n less">${stage.median == null ? "–" : text(stage.median, "")}</td><td class="n less">${stage.p99 == null ? "–" : text(stage.p99, "")}</td>
       <td class="n less">${each(stage.cycles_total, stage.packets_total)}</td><td class="n">${stage.share == null ? "–" : `${(stage.share * 100).toFixed(1)} %`}</td></tr>`)}
-    ${!stages.length && html`<tr><td colspan="8">no meters of this process can be read</td></tr>`}</tbody></table></div>
+    ${!stages.length && html`<tr><td colspan="8">The costs of this process cannot be read.</td></tr>`}</tbody></table></div>
     <div class="controls"><span class="note">The view works once a second, so that its median is small and its mean is not. A stage's cycles are its own, without those of the stages that it called. Browsers cost the meter nothing: they read a file that it writes once a second.</span></div></section>`;
 }
 
@@ -227,10 +295,18 @@ function gapped(answer) {
   return columns;
 }
 
+/** Points with what this host received and sent, as far as the answer for it has the same points. */
+function directed(points, directions, unit) {
+  const at = new Map((directions?.t ?? []).map((time, index) => [time, index]));
+  const column = (name) => points.t.map((time) => (at.has(time) ? directions[name]?.[at.get(time)] ?? null : null));
+  const names = ["in_bits", "out_bits", "in_packets", "out_packets"];
+  return lines({ ...points, ...(at.size && Object.fromEntries(names.map((name) => [name, column(name)]))) }, unit, "interface");
+}
+
 export function history(app) {
   const { past, dimension, unit, length } = app.state;
   const of = DIMENSIONS.find(([name]) => name === dimension) ?? DIMENSIONS[0];
-  const cell = { host: (row) => hostLink(app, row.host), pair: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
+  const cell = { host: (row) => hostCell(app, row.host), pair: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
   const answer = past?.answer, isOf = past?.dimension === of[0];
   const seconds = Math.max(1, answer?.seconds ?? 1), points = answer && gapped(answer), asked = past && [past.from, past.to];
   return html`<section class="card"><div class="controls">${WINDOWS.map(([name, value]) => html`<button class="tool" type="button" aria-pressed=${length === value && !app.state.from}
@@ -239,50 +315,76 @@ export function history(app) {
       <label>by <select id="dimension" value=${of[0]} onChange=${(event) => app.go({ dimension: event.target.value })}>${DIMENSIONS.map(([name, label]) => html`<option value=${name} selected=${name === of[0]}>${label}</option>`)}</select></label>
       <span class="space"></span><span class="note">${answer?.span ? `kept since ${moment(answer.span[0])}, by the ${answer.tier}` : ""}</span></div></section>
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
-    ${answer && !answer.buckets && html`<div class="card message"><strong>Nothing is kept of this window yet</strong>A minute is written once it is over.</div>`}
-    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210} marks=${marks(past.watched)}
-        series=${[unit === "packets" ? { name: "packets/s", unit: "/s", values: points.packets, color: "--accent", fill: "--accent-soft" } : { name: "bit/s", unit: "bit/s", values: points.bits, color: "--accent", fill: "--accent-soft" }]}
+    ${answer && !answer.buckets && html`<div class="card message">Nothing is kept of this window yet. A minute is written once it is over.</div>`}
+    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210} marks=${marks(app, past.watched)}
+        series=${directed(points, past.directions, unit)} follow=${app.follow}
         onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}/>
-      <${Chart} title="Lost before us" note="packets, where they were lost" t=${points.t} span=${asked} height=${96} series=${[{ name: "lost", unit: "", values: points.lost, color: "--bad", bars: true }]}/>
-      ${isOf && html`<${Sums} id="past" at=${past} title=${`The greatest ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds}
+      ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "", values: points.lost, color: "--bad", bars: true }]}/>`}
+      ${isOf && html`<${Sums} id="past" at=${past} title=${`Top ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds} own=${of[2] === "host" ? ownOf(app.state.data) : undefined} sort=${app.state.sorting} onSort=${app.sortBy}
         columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`}
-    ${past?.watched?.answer?.events.length > 0 && Events(app, "past-events", "Events of rules", extent(past.watched.answer, ", of this window"), past.watched.answer.events)}
+    ${past?.watched?.answer?.events.length > 0 && Events(app, "past-events", "Events", extent(past.watched.answer, ", of this window"), past.watched.answer.events)}
     ${past?.watched?.answer?.tables.length > 0 && html`<div class="grid">${past.watched.answer.tables.map(Recorded)}</div>`}`;
+}
+
+/** The kind of a packet, by its line: for its colour. */
+function kindOf(line) {
+  const flags = line.match(/Flags \[([^\]]*)\]/)?.[1];
+  if (flags !== undefined) return flags.includes("R") ? "reset" : /[SF]/.test(flags) ? "begin" : "tcp";
+  return /^ARP|Request who-has/.test(line) ? "arp" : /ICMP/.test(line) ? "icmp" : /\bUDP\b|\.(domain|mdns|ntp|443) |\d+[+*]? .*\?/.test(line) ? "udp" : "other";
+}
+
+/** What has to be started for packets. */
+const NoPackets = () => html`<div class="card message" id="no-packets"><strong>No packets are available</strong>The meter keeps none. Start one that does: <code>sudo tapline view -i eth0</code>, or${" "}
+  <code>tapline serve -i eth0 --history '' --view</code>; or name a recording: <code>tapline view --packets store:DIRECTORY</code></div>`;
+
+function PacketRow({ app, time, len, line, at }) {
+  const opened = app.state.opened, isOpen = opened?.key === `${time} ${at}`;
+  const toggle = () => app.openPacket(isOpen ? null : { key: `${time} ${at}`, time });
+  return html`<tr key=${`${time} ${at}`} data-row tabindex="-1" class=${`packet ${kindOf(line)} ${isOpen ? "opened" : ""}`} onClick=${toggle} onKeyDown=${(event) => { if (event.key === "Enter" && event.target.tagName === "TR") toggle(); }}>
+      <td><button type="button" aria-expanded=${isOpen}>${clock(time / 1e9)}.${String(Math.floor(time / 1000 % 1e6)).padStart(6, "0")}</button></td><td class="n less">${len}</td><td class="line">${line}</td></tr>
+    ${isOpen && html`<tr key=${`${time} ${at} details`} class="details"><td colspan="3">${opened.error ? html`<span class="error">${opened.error}</span>` : opened.text ? html`<pre>${opened.text}</pre>` : "Loading …"}</td></tr>`}`;
 }
 
 export function packetsPage(app, data) {
   const { found, filter } = app.state;
   if (data && data.rights !== "packets") return html`<div class="card message"><strong>This address is for counts, not for packets</strong>Ask who runs <code>tapline view</code> for one with the right.</div>`;
-  const [from, to] = app.packetWindow(), answer = found?.answer;
+  if (app.state.sources?.length === 0) return html`<${NoPackets}/>`;
+  const [from, to] = app.packetWindow(), answer = found?.answer, { failed } = app.state;
   return html`<section class="card"><div class="head"><h2>Packets</h2><span class="note" id="packet-window">${clock(from)} to ${clock(to)}${filter ? `, ${filter}` : ""}</span><span class="space"></span>
       <button class="tool" type="button" onClick=${() => app.go({ from: "", to: "" })}>last 10 s</button>
       <button class="tool" type="button" onClick=${app.fetchPackets}>read again</button>
-      <a class="tool primary" id="download" href=${`/api/packets.pcapng?${app.packetQuery()}`} download="packets.pcapng">pcapng</a></div>
+      <a class="tool primary" id="download" href=${`/api/packets.pcapng?${app.packetQuery()}`} download="packets.pcapng" onClick=${app.download}>download (pcapng)</a></div>
+    ${failed && html`<div class="controls"><div class="warning" role="alert" id="download-failed">The download failed: ${failed}</div></div>`}
     ${found?.error && html`<div class="controls"><div class="warning" role="alert">${found.error}</div></div>`}
-    ${found?.isBusy && html`<div class="message">reading packets</div>`}
-    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? "; more are there: the file has them" : ""}</span>
+    ${found?.isBusy && html`<div class="message">Loading packets …</div>`}
+    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? "; there are more: the file has them" : ""}</span>
         ${answer.notes.map((note) => html`<span class="error">${note}</span>`)}</div>
-      <div class="scroll" tabindex="0" role="region" aria-label="Packets"><table class="packets" id="packets"><thead><tr><th scope="col">time</th><th scope="col" class="n">bytes</th><th scope="col">packet</th></tr></thead>
-      <tbody>${answer.lines.map(([time, len, line]) => html`<tr><td>${clock(time / 1e9)}.${String(Math.floor(time / 1000 % 1e6)).padStart(6, "0")}</td><td class="n">${len}</td><td>${line}</td></tr>`)}</tbody></table></div>`}</section>`;
+      ${answer.lines.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Packets"><table class="packets" id="packets"><thead><tr><th scope="col">time</th><th scope="col" class="n less">bytes</th><th scope="col">packet; a click opens it</th></tr></thead>
+      <tbody>${answer.lines.map(([time, len, line], at) => PacketRow({ app, time, len, line, at }))}</tbody></table></div>`}`}</section>`;
 }
 
 /** Which events a table has. */
 const extent = ({ events, is_cut: isCut }, of) => (isCut ? `the latest ${events.length}${of}; there are more` : `the latest first${of}`);
 
 /** Events as marks of a chart. */
-const marks = (watched) => (watched?.answer?.events ?? []).map((event) => ({ t: event.time_ns / 1e9, isBad: event.kind === "raised" }));
+const marks = (app, watched) => (watched?.answer?.events ?? []).map((event) => ({
+  t: event.time_ns / 1e9, isBad: event.kind === "raised", text: `${clock(event.time_ns / 1e9)} ${event.rule} ${event.kind}${event.text ? `: ${event.text}` : ""}`,
+  href: app.address({ page: "events", host: "" }),
+}));
 
-/** Events of rules, the latest first; each leads to the packets around it. */
+const timeOf = (event) => `${moment(event.time_ns / 1e9)}:${clock(event.time_ns / 1e9).slice(-2)}`;
+
+/** Events of rules, the latest first; each leads to the packets around it, where there are some. */
 function Events(app, id, title, note, events) {
-  const around = (event) => ({ page: "packets", host: "", from: Math.floor(event.time_ns / 1e9) - 5, to: Math.ceil(event.time_ns / 1e9) + 5 });
+  const has = app.hasPackets(), around = (event) => ({ page: "packets", host: "", from: Math.floor(event.time_ns / 1e9) - 5, to: Math.ceil(event.time_ns / 1e9) + 5 });
   return html`<section class="card"><div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note}</span></div>
     <div class="scroll" tabindex="0" role="region" aria-labelledby=${`${id}-title`}><table id=${id}><thead><tr><th scope="col">time</th><th scope="col">rule</th><th scope="col">event</th>
-      <th scope="col">what</th><th scope="col" class="n less">not told</th></tr></thead>
-    <tbody>${events.map((event) => html`<tr key=${`${event.time_ns} ${event.rule} ${event.kind} ${event.text}`} data-row tabindex="-1" onKeyDown=${(key) => { if (key.key === "Enter") app.go(around(event)); }}>
-      <td><a href=${app.address(around(event))} onClick=${app.follow} title="packets around it">${moment(event.time_ns / 1e9)}:${clock(event.time_ns / 1e9).slice(-2)}</a></td><td class="key">${event.rule}</td>
+      <th scope="col">what</th><th scope="col" class="n less" title="further events of the rule, beyond its limit">suppressed</th></tr></thead>
+    <tbody>${events.map((event) => html`<tr key=${`${event.time_ns} ${event.rule} ${event.kind} ${event.text}`} data-row tabindex="-1" onKeyDown=${(key) => { if (key.key === "Enter" && has) app.go(around(event)); }}>
+      <td>${has ? html`<a href=${app.address(around(event))} onClick=${app.follow} title="packets around it">${timeOf(event)}</a>` : timeOf(event)}</td><td class="key">${event.rule}</td>
       <td><span class=${event.kind === "raised" ? "error" : ""}>${event.kind}</span></td>
       <td class="wide told">${event.text}${event.recording ? html` <span class="note">${event.recording}</span>` : ""}</td><td class="n less">${event.swallowed ? whole(event.swallowed) : ""}</td></tr>`)}
-    ${!events.length && html`<tr><td colspan="5">no event</td></tr>`}</tbody></table></div></section>`;
+    ${!events.length && html`<tr><td class="nothing" colspan="5">No event yet.</td></tr>`}</tbody></table></div></section>`;
 }
 
 /** What recorders of scripts held at the end of each period. */
@@ -294,10 +396,11 @@ const Recorded = (table, at) => html`<section class="card"><div class="head"><h2
 
 export function eventsPage(app) {
   const { watched } = app.state;
-  if (watched?.error) return html`<div class="card message"><strong>${watched.error}</strong>Rules tell events: <code>tapline watch --rules FILE --events EVENTS --json</code>, then <code>tapline view --events EVENTS</code></div>`;
-  if (!watched?.answer) return html`<div class="card message">reading</div>`;
+  if (watched?.error) return html`<div class="card message"><strong>${watched.status === 404 ? "No rules watch this traffic" : watched.error}</strong>Start with rules: <code>sudo tapline view -i eth0 --rules rules.toml</code>; or${" "}
+    <code>tapline watch --rules FILE --events EVENTS --json</code> and <code>tapline view --events EVENTS</code></div>`;
+  if (!watched?.answer) return html`<div class="card message">Loading …</div>`;
   const { events, tables } = watched.answer;
-  return html`${Events(app, "events", "Events of rules", extent(watched.answer, ""), events)}
+  return html`${Events(app, "events", "Events", extent(watched.answer, ""), events)}
     <div class="grid">${tables.map(Recorded)}</div>`;
 }
 

@@ -38,8 +38,9 @@ export const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString([]
 export const moment = (seconds) =>
   new Date(seconds * 1000).toLocaleString([], { hour12: false, month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 
-/** A part of the greatest row as a bar: an SVG, because the policy of the page has no inline style. */
-export const Share = ({ part }) => html`<svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
+/** A part of the whole, as a percentage and as a bar: an SVG, because the policy of the page has no inline style. */
+export const percent = (part) => (part > 0 && part < 0.0005 ? "< 0.1 %" : `${(part * 100).toFixed(part < 0.0995 ? 1 : 0)} %`);
+const Share = ({ part }) => html`<span class="percent">${percent(part)}</span><svg class="share" viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
   <rect class="all" width="100" height="10" rx="2"/><rect class="part" width=${Math.max(0, Math.min(100, part * 100)).toFixed(1)} height="10" rx="2"/></svg>`;
 
 /** How sure a row is: nothing where it is exact. */
@@ -121,126 +122,57 @@ function ordered(id, rows, keyOf) {
  */
 export const Sums = (properties) => html`<${InSight} of=${sums} ...${properties}/>`;
 
-function sums({ id, title, note, table, columns, keyOf, unit, seconds, open, sort, onSort, rest = true }) {
-  if (!table) return html`<div class="message">no second has been read yet</div>`;
-  const by = columns.find((column) => column.name === sort?.by && column.value);
+function sums({ id, title, note, table, columns, keyOf, unit, seconds, open, sort, onSort, own, empty, rest = true }) {
+  if (!table) return html`<div class="message">${empty ?? "No second has been read yet."}</div>`;
+  const value = (pair) => UNITS[unit].of(pair ?? [0, 0], seconds);
+  const byAmount = { name: "amount", value: (row) => value(row.amount) };
+  const by = [byAmount, ...columns].find((column) => column.name === sort?.by && column.value);
   let rows = table.rows;
   if (by) rows = [...rows].sort((a, b) => (by.value(b) > by.value(a) ? 1 : by.value(b) < by.value(a) ? -1 : 0) * (sort.down ? 1 : -1));
-  const [shown, age] = ordered(id, rows, keyOf);
+  // Hosts of our own are a group before the others.
+  const isOwn = (row) => own?.has(row.host), ours = own ? rows.filter(isOwn) : [];
+  const isGrouped = ours.length > 0 && ours.length < rows.length;
+  if (isGrouped) rows = [...ours, ...rows.filter((row) => !isOwn(row))];
+  const [ordering, age] = ordered(id, rows, keyOf);
+  const shown = isGrouped ? [...ordering.filter(isOwn), ...ordering.filter((row) => !isOwn(row))] : ordering;
   const numbers = numbered(id, shown.map(keyOf));
-  const greatest = Math.max(1e-9, ...rows.map((row) => UNITS[unit].of(row.amount ?? [0, 0], seconds)));
+  const sum = rest ? table.sum : rows.reduce((all, { amount: [packets, bytes] }) => [all[0] + packets, all[1] + bytes], table.others);
+  const part = (pair) => value(pair) / Math.max(1e-9, value(sum));
   const span = columns.length;
   const foot = (name, pair, kind, title) => (pair[0] || pair[1] || kind === "sum") && html`<tr class=${kind}>
-    <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td><td class="less" colspan=${span}></td></tr>`;
+    <td title=${title}>${name}</td><td class="n">${amount(pair, unit, seconds)}</td>${span > 1 && html`<td class="less" colspan=${span - 1}></td>`}<td class="less"><span class="percent">${percent(part(pair))}</span></td></tr>`;
+  const head = (name, label) => {
+    const isBy = sort?.by === name || (!by && name === "amount"), isDown = !by || sort.down;
+    return [isBy ? (isDown ? "descending" : "ascending") : undefined, html`<button type="button" class=${isBy ? "by" : ""} onClick=${() => { release(id); onSort(name); }}>${label}<span aria-hidden="true">${isBy ? (isDown ? " ▾" : " ▴") : " ▿"}</span></button>`];
+  };
+  const [amountSort, amountHead] = onSort ? head("amount", unit === "bits" ? "bit/s" : unit) : [undefined, unit === "bits" ? "bit/s" : unit];
+  const group = (at) => isGrouped && (at === 0 || at === ours.length) && html`<tr class="group"><th scope="rowgroup" colspan=${span + 2}>${at === 0 ? "this host" : "others"}</th></tr>`;
   return html`
     <div class="head"><h2 id=${`${id}-title`}>${title}</h2><span class="note">${note ?? ""}</span>
       ${age > 1 && html`<span class="note">order is ${age} s old</span>`}</div>
     <div class="scroll" tabindex="0" role="region" aria-labelledby=${`${id}-title`}
       onPointerEnter=${() => { holding = id; }} onPointerLeave=${() => { holding = null; }}
       onFocusIn=${() => { holding = id; }} onFocusOut=${() => { holding = null; }}>
-    <table id=${id}><thead><tr><th scope="col">${columns[0].name}</th><th scope="col" class="n">${unit === "bits" ? "bit/s" : unit}</th>
-      ${columns.slice(1).map((column) => html`<th scope="col" class=${`${column.n ? "n" : ""} ${column.less ? "less" : ""}`}
-        aria-sort=${sort?.by === column.name ? (sort.down ? "descending" : "ascending") : undefined}>
-        ${column.value && onSort ? html`<button type="button" onClick=${() => { release(id); onSort(column.name); }}>${column.name}</button>` : column.name}</th>`)}
-      <th scope="col" class="less">share</th></tr></thead>
-    <tbody>${shown.map((row, at) => html`<tr key=${numbers[at]} data-row tabindex="-1" onKeyDown=${(event) => { if (event.key === "Enter" && open) open(row); }}>
+    <table id=${id}><thead><tr><th scope="col">${columns[0].name}</th><th scope="col" class="n" aria-sort=${amountSort}>${amountHead}</th>
+      ${columns.slice(1).map((column) => {
+        const [sorted, button] = column.value && onSort ? head(column.name, column.name) : [undefined, column.name];
+        return html`<th scope="col" class=${`${column.n ? "n" : ""} ${column.less ? "less" : ""}`} aria-sort=${sorted}>${button}</th>`;
+      })}
+      <th scope="col" class="less" title=${rest ? "part of all bytes or packets of the interface" : "part of the sum of this table"}>share</th></tr></thead>
+    <tbody>${shown.map((row, at) => html`${group(at)}<tr key=${numbers[at]} data-row tabindex="-1" onKeyDown=${(event) => { if (event.key === "Enter" && open) open(row); }}>
       <td class=${`key ${columns[0].wide ? "wide" : ""}`}>${columns[0].cell(row)}</td>
       <td class="n">${amount(row.amount, unit, seconds)} <${Sure} row=${row} unit=${unit} seconds=${seconds}/></td>
       ${columns.slice(1).map((column) => html`<td class=${`${column.n ? "n" : ""} ${column.less ? "less" : ""} ${column.wide ? "wide" : ""}`}>${column.cell(row)}</td>`)}
-      <td class="less"><${Share} part=${UNITS[unit].of(row.amount ?? [0, 0], seconds) / greatest}/></td></tr>`)}
-    ${shown.length === 0 && html`<tr><td colspan=${span + 2}>nothing in this window</td></tr>`}</tbody>
+      <td class="less"><${Share} part=${part(row.amount)}/></td></tr>`)}
+    ${shown.length === 0 && html`<tr><td class="nothing" colspan=${span + 2}>${empty ?? "Nothing in this window."}</td></tr>`}</tbody>
     ${rest && html`<tfoot>
-      ${foot(`others`, table.others, "", "all keys without a row")}
-      ${foot("not fitting the filter", table.unfitting, "", "rows of flows that the filter refuses")}
+      ${foot("all others", table.others, "", "all keys without a row")}
+      ${foot("does not fit the filter", table.unfitting, "", "rows of flows that the filter refuses")}
       ${foot("not IP", table.not_ip, "")}
-      ${foot("not looked at", table.unread, "", "headers cut short, and sampled out")}
+      ${foot("not examined", table.unread, "", "headers cut short, and sampled out")}
       ${unit !== "packets" && table.framing ? foot("link headers", [0, table.framing], "", "bytes of frames that flows do not count") : null}
-      ${unit === "packets" && foot("lost before us", [table.lost, 0], "loss", "in the kernel's ring or at the daemon; their bytes are not known")}
+      ${unit === "packets" && foot("dropped before capture", [table.lost, 0], "loss", "in the kernel's ring or at the daemon; their bytes are not known")}
       ${foot("interface", table.sum, "sum")}
     </tfoot>`}</table></div>
-    ${unit !== "packets" && table.lost > 0 && html`<div class="controls"><span class="error">${whole(table.lost)} packets were lost before us: their bytes are unknown</span></div>`}`;
-}
-
-const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-
-/** A chart over time; dragging chooses a window. Behind it stands a table, one button away. */
-export class Chart extends Component {
-  constructor() {
-    super();
-    this.state = { table: false };
-    this.attach = (element) => { this.element = element; };
-  }
-  componentDidMount() {
-    // The frame of the numbers comes before that of the chart.
-    this.isWaiting = true;
-    requestAnimationFrame(() => setTimeout(() => { this.isWaiting = false; this.draw(); }));
-    this.observer = new ResizeObserver(() => {
-      if (this.plot && this.element) this.plot.setSize({ width: this.element.clientWidth - 12, height: this.props.height ?? 190 });
-    });
-    this.observer.observe(this.element);
-  }
-  componentWillUnmount() {
-    this.observer.disconnect();
-    this.plot?.destroy();
-  }
-  componentDidUpdate() {
-    if (this.isWaiting) return;
-    if (this.plot && this.drawn === this.signature()) this.plot.setData(this.data());
-    else this.draw();
-  }
-  signature() { return this.props.series.map((one) => one.name).join() + (this.props.span ?? "") + (document.documentElement.dataset.theme ?? ""); }
-  data() { return [this.props.t, ...this.props.series.map((one) => one.values)]; }
-  draw() {
-    this.plot?.destroy();
-    this.plot = null;
-    if (!this.element || !window.uPlot) return;
-    this.drawn = this.signature();
-    const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
-    const { onWindow, series, height } = this.props;
-    this.plot = new uPlot({
-      width: Math.max(200, this.element.clientWidth - 12), height: height ?? 190,
-      cursor: { drag: { x: true, y: false, setScale: false }, points: { size: 6 } },
-      hooks: {
-        setSelect: [(plot) => {
-          if (plot.select.width > 4 && onWindow) onWindow(plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x"));
-        }],
-        draw: [(plot) => this.mark(plot)],
-      },
-      scales: { x: { time: true, ...(this.props.span && { range: () => this.props.span }) }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.08)] } },
-      axes: [{ ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]], space: 70 },
-        { ...axis, size: 62, values: (_, values) => values.map((value) => text(value, "")) }],
-      series: [{ value: (_, value) => (value == null ? "–" : moment(value) + ":" + clock(value).slice(-2)) },
-        ...series.map((one) => ({
-          label: one.name, stroke: color(one.color), width: one.bars ? 0 : 1.6, fill: one.bars ? color(one.color) : one.fill ? color(one.fill) : undefined,
-          paths: one.bars ? uPlot.paths.bars({ size: [0.7, 14] }) : undefined, // Few points make no line that can be seen.
-          points: { show: (_, at, from, to) => !one.bars && to - from < 90, size: 4 },
-          value: (_, value) => (value == null ? "–" : text(value, one.unit)),
-        }))],
-    }, this.data(), this.element);
-  }
-  /** Events as lines from the bottom to the top; the page of events has them as rows. */
-  mark(plot) {
-    if (!this.props.marks?.length) return;
-    const { left, top, width, height } = plot.bbox, context = plot.ctx;
-    const [bad, other] = [color("--bad"), color("--soft")];
-    context.save();
-    for (const { t, isBad } of this.props.marks) {
-      const at = Math.round(plot.valToPos(t, "x", true));
-      if (at < left || at > left + width) continue;
-      context.fillStyle = isBad ? bad : other;
-      context.fillRect(at - 1, top, 2, height);
-    }
-    context.restore();
-  }
-  render({ title, note, t, series, children }, { table }) {
-    const last = t.length - 1;
-    const said = last >= 0 ? series.map((one) => `${one.name} ${text(one.values[last] ?? 0, one.unit)}`).join(", ") : "no data";
-    return html`<section class="card"><div class="head"><h2>${title}</h2><span class="note">${note ?? ""}</span><span class="space"></span>
-      ${children}<button class="tool" type="button" aria-pressed=${table} onClick=${() => this.setState({ table: !table })}>table</button></div>
-      <div class="chart" hidden=${table} ref=${this.attach} role="img" aria-label=${`${title}: now ${said}`}></div>
-      ${table && html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr><th scope="col">time</th>
-        ${series.map((one) => html`<th class="n" scope="col">${one.name}</th>`)}</tr></thead><tbody>
-        ${t.map((at, index) => html`<tr><td>${moment(at)}:${clock(at).slice(-2)}</td>${series.map((one) => html`<td class="n">${text(one.values[index] ?? 0, one.unit)}</td>`)}</tr>`).reverse().slice(0, 120)}
-        </tbody></table></div>`}</section>`;
-  }
+    ${rest && unit !== "packets" && table.lost > 0 && html`<div class="controls"><span class="error">${whole(table.lost)} packets were dropped before capture: their bytes are unknown</span></div>`}`;
 }

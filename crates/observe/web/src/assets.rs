@@ -7,13 +7,14 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// All files. Those in `vendor` are as their authors published them: `assets/vendor/SHA256SUMS`.
-pub(crate) const ASSETS: [Asset; 11] = [
+pub(crate) const ASSETS: [Asset; 12] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../assets/index.html")),
     ("/app.css", STYLE, include_bytes!("../assets/app.css")),
     ("/start.mjs", SCRIPT, include_bytes!("../assets/start.mjs")),
     ("/app.mjs", SCRIPT, include_bytes!("../assets/app.mjs")),
     ("/pages.mjs", SCRIPT, include_bytes!("../assets/pages.mjs")),
     ("/show.mjs", SCRIPT, include_bytes!("../assets/show.mjs")),
+    ("/charts.mjs", SCRIPT, include_bytes!("../assets/charts.mjs")),
     ("/favicon.svg", "image/svg+xml", include_bytes!("../assets/favicon.svg")),
     ("/vendor/preact.mjs", SCRIPT, include_bytes!("../assets/vendor/preact/preact.mjs")),
     ("/vendor/htm.mjs", SCRIPT, include_bytes!("../assets/vendor/htm/htm.mjs")),

@@ -14,6 +14,7 @@
 mod answer;
 mod events;
 mod expiry;
+mod host;
 mod place;
 mod record;
 mod recover;
@@ -28,6 +29,7 @@ use tapline_view::{Dimension, Key, Reading, Second, Table, TableSum};
 
 pub use answer::HistoryAnswer;
 pub(crate) use answer::HistoryQuestion;
+pub(crate) use host::HostQuestion;
 use waiting::{Waiting, WholeBucket};
 
 use crate::error::Error;

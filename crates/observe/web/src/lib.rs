@@ -21,6 +21,7 @@ mod complaint;
 mod error;
 mod history;
 mod keeper;
+mod neighbours;
 mod packets;
 mod query;
 mod server;

@@ -49,6 +49,10 @@ pub struct PacketRequest {
     pub packets_max: u64,
     /// The most bytes of the file.
     pub bytes_max: u64,
+    /// List the last packets of the window, not the first.
+    pub is_from_end: bool,
+    /// Each packet in all lines of its details and with its bytes, not in one.
+    pub is_detailed: bool,
 }
 
 /// The outcome of a search for packets.

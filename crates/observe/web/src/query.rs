@@ -38,6 +38,14 @@ impl Query {
         self.text(name).parse().unwrap_or(default).clamp(least, most)
     }
 
+    /// The filter line.
+    ///
+    /// # Errors
+    /// A text that describes its problem.
+    pub(crate) fn filter(&self, rights: Rights) -> Result<FilterLine, String> {
+        Ok(FilterLine::parse(self.text("filter"))?.seeing(rights))
+    }
+
     /// The question for a page.
     ///
     /// # Errors
@@ -46,7 +54,7 @@ impl Query {
         Ok(PageRequest {
             page: Page::of_name(self.text("page")).unwrap_or_default(),
             host: self.text("host").parse().ok(),
-            filter: FilterLine::parse(self.text("filter"))?.seeing(rights),
+            filter: self.filter(rights)?,
             window: self.number("window", 10, 1, WINDOW_MAX as u64) as usize,
             rows: self.number("rows", ROWS, 1, ROWS_MAX as u64) as usize,
             rights,

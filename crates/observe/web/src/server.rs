@@ -29,6 +29,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
+use tapline_geo::Places;
 use tapline_pages::{EventFile, EventLine, Feed, PageRequest, Snapshot, Watched};
 use tapline_view::{Process, Second};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -97,6 +98,8 @@ struct Shared {
     streams: Visitors,
     fetches: AtomicUsize,
     packets: Option<Arc<dyn PacketSource>>,
+    /// Files of places, for the pages of hosts.
+    places: Option<Places>,
     /// Seconds on their way into the history.
     keeper: Option<Keeper>,
     /// The history, to be asked.
@@ -163,6 +166,7 @@ impl Server {
             streams: Visitors::new(STREAMS_MAX),
             fetches: AtomicUsize::new(0),
             packets,
+            places: None,
             keeper: None,
             past: None,
             watched: None,
@@ -190,6 +194,11 @@ impl Server {
     pub fn watch(&mut self, events: EventFile) {
         self.shared.watched = Some(Mutex::default());
         self.events = Some(events);
+    }
+
+    /// Shows the places of hosts.
+    pub fn enrich(&mut self, places: Places) {
+        self.shared.places = Some(places);
     }
 
     /// The address on which it listens.

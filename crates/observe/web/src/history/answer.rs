@@ -68,13 +68,26 @@ impl Totals {
 
 /// A bucket that answers.
 #[derive(Clone, Copy, Debug)]
-struct Piece {
-    tier: Tier,
-    bucket: u64,
+pub(super) struct Piece {
+    pub(super) tier: Tier,
+    pub(super) bucket: u64,
     totals: Totals,
 }
 
+/// The buckets of each point of a chart.
+pub(super) struct Points {
+    pub(super) tier: &'static str,
+    pub(super) step_seconds: u64,
+    /// By the begin of the point, in seconds since 1970.
+    pub(super) pieces: BTreeMap<u64, Vec<Piece>>,
+}
+
 impl Piece {
+    /// Seconds that were measured.
+    pub(super) fn seconds(&self) -> f64 {
+        self.totals.seconds
+    }
+
     /// Begin of the bucket, in seconds since 1970.
     fn begin(&self) -> u64 {
         self.bucket * self.tier.seconds()
@@ -127,10 +140,7 @@ impl HistoryAnswer {
 impl HistoryQuestion {
     /// Reads the question of an address: `from` and `to` in seconds since 1970.
     pub(crate) fn parse(query: &Query, rights: Rights) -> Result<HistoryQuestion, String> {
-        let time = |name: &str| {
-            query.text(name).parse::<u64>().map_err(|_| format!("{name} is not a time in seconds since 1970"))
-        };
-        let (from, to) = (time("from")?, time("to")?);
+        let window = HistoryQuestion::window_of(query)?;
         let dimension = match query.text("dimension") {
             "" => Dimension::HostOut,
             word => Dimension::of_name(word)
@@ -140,11 +150,20 @@ impl HistoryQuestion {
         if dimension == Dimension::Name && rights < Rights::Names {
             return Err("this token is for counts, not for names".to_owned());
         }
-        if from >= to {
-            return Err("the window ends before it begins".to_owned());
-        }
         let rows = query.number("rows", 50, 1, ROWS_MAX) as usize;
-        Ok(HistoryQuestion { rights, ..HistoryQuestion::of(dimension, from, to, rows) })
+        Ok(HistoryQuestion { dimension, rows, rights, ..window })
+    }
+
+    /// The window of an address, `from` and `to`.
+    pub(crate) fn window_of(query: &Query) -> Result<HistoryQuestion, String> {
+        let time = |name: &str| {
+            query.text(name).parse::<u64>().map_err(|_| format!("{name} is not a time in seconds since 1970"))
+        };
+        let (from, to) = (time("from")?, time("to")?);
+        match from < to {
+            true => Ok(HistoryQuestion::of(Dimension::HostOut, from, to, 1)),
+            false => Err("the window ends before it begins".to_owned()),
+        }
     }
 
     /// The question for a window of seconds since 1970.
@@ -202,8 +221,7 @@ impl History {
         let question = &question.before(self.end()?);
         let cover = self.cover(question)?;
         let table = self.sum(question.dimension, &cover.table, question.rows)?;
-        let tier =
-            cover.chart.iter().map(|piece| piece.tier).max().unwrap_or(question.tier).max(question.tier);
+        let tier = cover.tier(question);
         let span = self.connection.query_row(
             "SELECT min(bucket), max(bucket) FROM total WHERE tier = ?1",
             [tier as i64],
@@ -213,6 +231,19 @@ impl History {
         let mut window = window(question, tier, &cover, &table);
         window.span = span.map(|(first, last)| [first * len, (last + 1) * len]);
         Ok(HistoryAnswer { window, table })
+    }
+
+    /// The buckets of a window, by the points of its chart.
+    pub(super) fn points(&self, question: &HistoryQuestion) -> rusqlite::Result<Points> {
+        let question = &question.before(self.end()?);
+        let cover = self.cover(question)?;
+        let tier = cover.tier(question);
+        let (len, step) = (tier.seconds(), step(question, tier));
+        let mut pieces = BTreeMap::<u64, Vec<Piece>>::new();
+        for piece in cover.chart {
+            pieces.entry(piece.begin() / len / step * step * len).or_default().push(piece);
+        }
+        Ok(Points { tier: tier.name(), step_seconds: step * len, pieces })
     }
 
     /// The end of the last bucket, in seconds since 1970.
@@ -363,10 +394,22 @@ fn whole_or_parts(whole: Option<Piece>, seconds: f64, parts: Vec<Piece>, window:
     }
 }
 
+impl Cover {
+    /// The longest bucket of the chart.
+    fn tier(&self, question: &HistoryQuestion) -> Tier {
+        self.chart.iter().map(|piece| piece.tier).max().unwrap_or(question.tier).max(question.tier)
+    }
+}
+
+/// Buckets of `tier` between two points of a chart.
+fn step(question: &HistoryQuestion, tier: Tier) -> u64 {
+    let (len, (from, to)) = (tier.seconds(), question.window());
+    (to.div_ceil(len) - from / len).div_ceil(POINTS_MAX).max(1)
+}
+
 /// Totals and table as the page has them, in buckets of `tier`.
 fn window(question: &HistoryQuestion, tier: Tier, cover: &Cover, table: &Table) -> PastWindow {
-    let (len, (from, to)) = (tier.seconds(), question.window());
-    let step = (to.div_ceil(len) - from / len).div_ceil(POINTS_MAX).max(1);
+    let (len, step) = (tier.seconds(), step(question, tier));
     let mut points = BTreeMap::<u64, Totals>::new();
     let mut buckets = BTreeSet::new();
     for piece in &cover.chart {

@@ -17,7 +17,8 @@ use crate::access::Refusal;
 use crate::assets;
 use crate::body::Answer;
 use crate::error::Error;
-use crate::history::HistoryQuestion;
+use crate::history::{HistoryQuestion, HostQuestion};
+use crate::neighbours;
 use crate::query::Query;
 use crate::visitors::Connection;
 
@@ -87,8 +88,14 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
         "/api/seconds" => {
             let snapshot = Arc::clone(&shared.snapshot.borrow());
             let most = query.number("last", 60, 1, SECONDS_MAX as u64) as usize;
-            Ok(json_answer(&Series::of(&snapshot, most)))
+            let filter = query.filter(rights).map_err(|why| (400, why))?;
+            Ok(json_answer(&match filter.is_empty() {
+                true => Series::of(&snapshot, most),
+                false => Series::fitting(&snapshot, most, &filter),
+            }))
         }
+        "/api/host" => about_host(shared, &query, rights).await,
+        "/api/sources" => sources(shared, rights).await,
         "/api/history" => history(shared, &query, rights).await,
         "/api/watched" => watched(shared, &query, rights).await,
         "/api/packets" | "/api/packets.pcapng" => {
@@ -168,6 +175,36 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
         Ok(Err(error)) => Err((500, error.to_string())),
         Err(_) => Err((500, "the history could not be asked".to_owned())),
     }
+}
+
+/// A host in the past, and what else is known of it.
+async fn about_host(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed {
+    let asked = HostQuestion::parse(query).map_err(|why| (400, why))?;
+    let shared = Arc::clone(shared);
+    let answered = tokio::task::spawn_blocking(move || {
+        let past = shared.past.as_ref().map(|past| {
+            let past = past.lock().unwrap_or_else(PoisonError::into_inner);
+            past.host(&asked)
+        });
+        let host = asked.host();
+        let place = host.and_then(|host| shared.places.as_ref().map(|places| places.of(host).to_string()));
+        // Who may not know names does not learn of devices either.
+        let station = host.filter(|_| rights >= Rights::Names).and_then(neighbours::station);
+        Ok::<_, Error>(json!({"past": past.transpose()?, "place": place, "station": station}))
+    });
+    match answered.await {
+        Ok(Ok(answer)) => Ok(json_answer(&answer)),
+        Ok(Err(error)) => Err((500, error.to_string())),
+        Err(_) => Err((500, "the history could not be asked".to_owned())),
+    }
+}
+
+/// Sources of packets that can be asked now, for those who may have packets.
+async fn sources(shared: &Arc<Shared>, rights: Rights) -> Routed {
+    let source = shared.packets.clone().filter(|_| rights >= Rights::Packets);
+    let asked =
+        tokio::task::spawn_blocking(move || source.map(|source| source.sources()).unwrap_or_default());
+    Ok(json_answer(&json!({"sources": asked.await.unwrap_or_default()})))
 }
 
 /// Events of rules and tables of recorders: the latest, or those of a time in seconds since 1970.

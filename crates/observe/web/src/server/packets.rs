@@ -40,7 +40,7 @@ pub(super) async fn packets(
     let Some(source) = shared.packets.clone() else {
         return Err((
             404,
-            "no packets can be had: give --packets tap:NAME or --packets store:DIRECTORY".to_owned(),
+            "no packets are available: give --packets tap:NAME or --packets store:DIRECTORY".to_owned(),
         ));
     };
     let Some(place) = BoundedSlot::take(shared, |shared| &shared.fetches, FETCHES_MAX) else {
@@ -102,7 +102,7 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     let sources = source.sources();
     if sources.is_empty() {
         return Err(
-            "no capture of tapline serve is there that may be read: see --packets and --socket".to_owned()
+            "no packets are available: no capture of tapline serve may be read here. Start one: sudo tapline view -i eth0, or tapline serve -i eth0 --history '' --view".to_owned()
         );
     }
     let asked = query.text("source");
@@ -122,6 +122,8 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
         to_ns,
         packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },
         bytes_max: FILE_BYTES_MAX,
+        is_from_end: !is_file && !query.text("end").is_empty(),
+        is_detailed: !is_file && !query.text("details").is_empty(),
     })
 }
 

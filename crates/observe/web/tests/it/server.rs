@@ -268,9 +268,90 @@ fn sources_of_packets_may_come_later() {
     let later = Arc::new(Later::default());
     let served = Served::start(folder.path(), Some(later.clone()), None);
     let ask = || served.text("/api/packets?from=1&to=2");
-    assert!(ask().contains("no capture of tapline serve is there"), "none yet");
+    assert!(
+        ask().contains("no packets are available")
+            && served.text("/api/sources").contains("{\"sources\":[]}"),
+        "none yet"
+    );
     later.0.store(true, Relaxed);
     assert!(ask().starts_with("HTTP/1.1 200 OK"), "it is there now");
+    assert!(served.text("/api/sources").contains("{\"sources\":[\"tap:office\"]}"));
+}
+
+/// A flow of a host of which a client asked by name, and this host's part of it.
+fn second_of_a_server(end: u64) -> (Second, Tables) {
+    let address = |host: [u8; 4]| Key::host(host.into()).0;
+    let ([a, b, ..], [c, d, ..]) = (address([10, 0, 0, 9]), address([10, 0, 0, 1]));
+    let key = Key([a, b, c, d, 6 << 32 | 40_000 << 16 | 443, 0, 0, 0]);
+    let (amount, first) = (Amount { packets: 9, bytes: 900 }, Amount { packets: 4, bytes: 400 });
+    let flow = Row { key, name: Key::name("tls shop.example"), amount, first, flows: 1, ..Row::default() };
+    let host = |host: [u8; 4], amount| Table {
+        rows: vec![Row { key: Key::host(host.into()), amount, ..Row::default() }],
+        ..Table::default()
+    };
+    let (second, _) = second(end);
+    let tables = Dimension::ALL.map(|dimension| match dimension {
+        Dimension::Flow => Table { rows: vec![flow], ..Table::default() },
+        Dimension::HostIn => host([10, 0, 0, 1], first),
+        Dimension::HostOut => host([10, 0, 0, 1], amount.less(first)),
+        _ => Table::default(),
+    });
+    (Second { sent: amount.less(first), received: first, ..second }, tables)
+}
+
+#[test]
+fn a_host_has_names_directions_and_a_past() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("history.sqlite");
+    let view = ViewFile::create_in(&RunFolder::of(folder.path()), "probe").expect("a view");
+    view.set_live();
+    view.set_own(&[[10, 0, 0, 1].into()]);
+    let worker = view.join();
+    let mut served = Served::start(folder.path(), None, Some(&path));
+    let begin = this_minute() - 600;
+    for number in 0..3 {
+        let (second, tables) = second_of_a_server(begin + 60 * number + 1);
+        view.contribute(worker, &second, &tables);
+        let shown = format!("{{\"number\":{number},");
+        wait_for("the page shows it", || served.text("/api/seconds").contains(&shown));
+    }
+    let page = served.text("/api/page?page=hosts&window=1");
+    for part in [
+        "\"own\":[\"10.0.0.1\"]",
+        "\"sent\":[5,500],\"received\":[4,400]",
+        "\"names\":{\"10.0.0.1\":\"shop.example\"}",
+    ] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let host = served.text("/api/page?page=hosts&host=10.0.0.1");
+    assert!(host.contains("\"names\":[\"shop.example\"],\"is_own\":true"), "{host}");
+    // Bare words are a filter, and the numbers follow it.
+    let fitting = served.text("/api/page?filter=10.0.0.9+443&window=1");
+    let part = "\"read_as\":\"host 10.0.0.9 and port 443\",\"second\":{\"amount\":[9,900],\"sent\":[5,500],\"received\":[4,400],\"flows\":1";
+    assert!(fitting.contains(part), "{fitting}");
+    let series = served.text("/api/seconds?filter=port+25");
+    assert!(
+        series.contains("\"bits\":[0.0,0.0,0.0]") && series.contains("\"in_bits\":[0.0,0.0,0.0]"),
+        "{series}"
+    );
+    let wrong = served.text("/api/page?filter=tcp+prot+80");
+    assert!(wrong.starts_with("HTTP/1.1 400") && wrong.contains("^^^^"), "{wrong}");
+    let asked = format!("/api/host?host=10.0.0.1&from={begin}&to={}", begin + 600);
+    wait_for("two minutes are kept", || {
+        served.text(&asked).contains(&format!("\"seen\":[{begin},{}]", begin + 120))
+    });
+    let past = served.text(&asked);
+    assert!(
+        past.contains("\"in_bits\":[3200.0,3200.0]") && past.contains("\"out_packets\":[5.0,5.0]"),
+        "{past}"
+    );
+    served.end();
+    let served = Served::with_events(folder.path(), (None, Some(&path)), None, Rights::Look);
+    wait_for("the page shows it", || served.text("/api/page").contains("\"rights\":\"look\",\"number\":2"));
+    let page = served.text("/api/page?page=hosts&host=10.0.0.1");
+    assert!(!page.contains("shop.example") && page.contains("\"names\":[]"), "{page}");
+    assert!(served.text(&asked).contains("\"station\":null"), "no device either");
+    assert!(served.text("/api/sources").contains("[]"));
 }
 
 /// A source that is there once this is set.
