@@ -209,6 +209,7 @@ mod tests {
                 found.extend(words.map(|words| (format!("{}: {text}", document.name), words)));
             };
             document.blocks().iter().flat_map(|block| &block.lines).for_each(|line| add(line));
+            let mut is_in_table_of_commands = false;
             for line in document.text.lines() {
                 if let Some((_, text)) = line.split_once("BENCH=\"") {
                     add(&format!("tapline-bench {}", text.split('"').next().unwrap_or_default()));
@@ -221,9 +222,11 @@ mod tests {
                     .for_each(&mut add);
                 let cell =
                     line.strip_suffix(" |").and_then(|row| row.rsplit("| ").next()).unwrap_or_default();
-                if document.name == "README.md" {
+                is_in_table_of_commands &= line.starts_with('|');
+                if is_in_table_of_commands {
                     cell.split('`').skip(1).step_by(2).for_each(|text| add(&format!("tapline-bench {text}")));
                 }
+                is_in_table_of_commands |= line.ends_with("command (`target/release/tapline-bench`) |");
             }
         }
         found.retain(|(_, words)| words.get(1).is_some_and(|word| word != "target/release/tapline-bench"));

@@ -160,7 +160,7 @@ pub const FAMILIES: &[Family] = &[
     counter(
         "tapline_interface_ring_freezes",
         INTERFACE,
-        "Times that the kernel's ring stood still because it was full.",
+        "Times that the kernel's ring froze because it was full.",
     ),
     gauge(
         "tapline_interface_unknown",

@@ -246,8 +246,8 @@ fn items(text: &str) -> Result<Vec<Item>, SyntaxError> {
 
 fn wrong(item: &Item, what: &str, hint: &str) -> SyntaxError {
     let value = item.value.as_deref().unwrap_or_default();
-    let what = what.trim_start_matches("a ");
-    SyntaxError::at(item.value_span, format!("`{value}` is no {what}")).hint(format!("{}: {hint}", item.name))
+    SyntaxError::at(item.value_span, format!("`{value}` is not {what}"))
+        .hint(format!("{}: {hint}", item.name))
 }
 
 fn no_ports(item: &Item) -> SyntaxError {
@@ -302,7 +302,9 @@ fn distance(one: &str, other: &str) -> usize {
 fn choice<T: Copy>(item: &Item, value: &str, choices: &[(&str, T)]) -> Result<T, SyntaxError> {
     let found = choices.iter().find(|(word, _)| *word == value);
     let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-    found.map(|(_, meaning)| *meaning).ok_or_else(|| wrong(item, &item.name, &words.join(" or ")))
+    found
+        .map(|(_, meaning)| *meaning)
+        .ok_or_else(|| wrong(item, &format!("a value of {}", item.name), &words.join(" or ")))
 }
 
 fn sizes(item: &Item, value: &str) -> Result<Sizes, SyntaxError> {

@@ -113,7 +113,7 @@ fn winpcaps_additions_work_as_documented() {
         no buffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\n\
         no buffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\nbuffer 0\nagain 0 1\n\
         filter 0 mode 0\ncounted 16 packets, 5852 bytes\n\
-        odd mode -1 [Mode 9 is none: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them]\n\
+        odd mode -1 [unknown mode 9: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them]\n\
         mode 0\ncaptured 1200\n\
         both 0 dump 0\ncounted 7 packets, 784 bytes ended 1\ndumped 7\n\
         dump 0 ended 0\nreading meanwhile -1\nended 1\nnot dumping -1\nfile 5\ndump 0\nended 1\nbytes 256\ndump 0\nuntil the close 3\n\

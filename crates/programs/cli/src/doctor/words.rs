@@ -4,7 +4,7 @@
 //! loses   eth0  ring of 256 of 4096 descriptors        → ethtool -G eth0 rx 4096
 //! alters  eth0  received packets are merged: gro, lro  → ethtool -K eth0 gro off lro off
 //! note          a virtual machine: losses of its host have no counter here
-//! 1 loses, 1 alters, 1 note; 2 can be fixed with --fix (12 fine, 3 not reported: --all)
+//! 1 loses, 1 alters, 1 note; 2 can be fixed with --fix (12 fine, 3 unknown: --all)
 //! ```
 
 use std::fmt::Write as _;
@@ -129,7 +129,7 @@ fn place(one: &CheckResult) -> String {
 
 fn word(severity: Severity) -> &'static str {
     match severity {
-        Severity::NotTold => "not reported",
+        Severity::NotTold => "unknown",
         other => other.name(),
     }
 }
@@ -148,7 +148,7 @@ fn left_line(left: &FoundJournal) -> String {
     }
 }
 
-/// `2 lose, 1 alters, 3 notes; 2 can be fixed with --fix (12 fine, 3 not reported: --all)`
+/// `2 lose, 1 alters, 3 notes; 2 can be fixed with --fix (12 fine, 3 unknown: --all)`
 pub(super) fn sum(examined: &[CheckResult], all: bool) -> String {
     let count = |severity| examined.iter().filter(|one| one.finding.severity == severity).count();
     let counted = [
@@ -172,7 +172,7 @@ pub(super) fn sum(examined: &[CheckResult], all: bool) -> String {
     let mended = if mended > 0 { format!("; {mended} can be fixed with --fix") } else { String::new() };
     let (fine, not_told) = (count(Severity::Fine), count(Severity::NotTold));
     let hint = if all { "" } else { ": --all" };
-    format!("{bad}{mended} ({fine} fine, {not_told} not reported{hint})")
+    format!("{bad}{mended} ({fine} fine, {not_told} unknown{hint})")
 }
 
 /// Text for a terminal: names of interfaces and processes are others' to choose, and may hold anything.
