@@ -346,18 +346,19 @@ function PacketRow({ app, time, len, line, at }) {
 }
 
 export function packetsPage(app, data) {
-  const { found, filter } = app.state;
+  const { found, filter, end: isEnd } = app.state;
   if (data && data.rights !== "packets") return html`<div class="card message"><strong>This address is for counts, not for packets</strong>Ask who runs <code>tapline view</code> for one with the right.</div>`;
   if (app.state.sources?.length === 0) return html`<${NoPackets}/>`;
   const [from, to] = app.packetWindow(), answer = found?.answer, { failed } = app.state;
   return html`<section class="card"><div class="head"><h2>Packets</h2><span class="note" id="packet-window">${clock(from)} to ${clock(to)}${filter ? `, ${filter}` : ""}</span><span class="space"></span>
+      <button class="tool" type="button" id="packets-end" aria-pressed=${isEnd === "yes"} onClick=${() => app.go({ end: isEnd ? "" : "yes" })} title="Show the last 500 packets of the window, not the first">from the end</button>
       <button class="tool" type="button" onClick=${() => app.go({ from: "", to: "" })}>last 10 s</button>
       <button class="tool" type="button" onClick=${app.fetchPackets}>read again</button>
       <a class="tool primary" id="download" href=${`/api/packets.pcapng?${app.packetQuery()}`} download="packets.pcapng" onClick=${app.download}>download (pcapng)</a></div>
     ${failed && html`<div class="controls"><div class="warning" role="alert" id="download-failed">The download failed: ${failed}</div></div>`}
     ${found?.error && html`<div class="controls"><div class="warning" role="alert">${found.error}</div></div>`}
     ${found?.isBusy && html`<div class="message">Loading packets …</div>`}
-    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? "; there are more: the file has them" : ""}</span>
+    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? (isEnd ? `; the last ${answer.lines.length} are here, the file has all` : "; there are more: the file has them") : ""}</span>
         ${answer.notes.map((note) => html`<span class="error">${note}</span>`)}</div>
       ${answer.lines.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Packets"><table class="packets" id="packets"><thead><tr><th scope="col">time</th><th scope="col" class="n less">bytes</th><th scope="col">packet; a click opens it</th></tr></thead>
       <tbody>${answer.lines.map(([time, len, line], at) => PacketRow({ app, time, len, line, at }))}</tbody></table></div>`}`}</section>`;

@@ -5,6 +5,7 @@
 //! store:DIRECTORY  a search of the window
 //! ```
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use tapline_file::{Section, blocks};
 use tapline_packet::Selection;
-use tapline_print::{Options, Printer, Services, TimeStyle};
+use tapline_print::{HexStyle, Options, Printer, Services, TimeStyle};
 use tapline_source::{Advance, Source};
 use tapline_tap_client::protocol::{AttachRequest, StartPosition};
 use tapline_tap_client::{Client, WakeThreshold, socket_path};
@@ -141,7 +142,8 @@ fn read(
             let ns = meta.timestamp.as_nanos();
             is_past_window &= ns >= to_ns;
             let fits = (request.from_ns..to_ns).contains(&ns);
-            let is_room = answer.packets < request.packets_max && bytes < request.bytes_max;
+            let is_room =
+                request.is_from_end || answer.packets < request.packets_max && bytes < request.bytes_max;
             is_full |= fits && !is_room;
             if fits && is_room {
                 answer.packets += 1;
@@ -192,9 +194,9 @@ impl PacketSource for Sources {
     fn list(&self, request: &PacketRequest) -> Result<PacketAnswer, String> {
         let listed = || -> Result<PacketAnswer> {
             let mut source = self.open(request)?;
-            let mut printer = Printer::new(Options { time: TimeStyle::None, ..Options::default() });
+            let mut printer = Printer::new(options(request.is_detailed));
             printer.set_services(Services::system());
-            let mut lines = Vec::new();
+            let mut lines = VecDeque::new();
             let mut answer = read(source.as_mut(), request, false, &mut |source, selection| {
                 let batch = source.batch();
                 for index in selection.iter() {
@@ -203,11 +205,15 @@ impl PacketSource for Sources {
                     let mut text = Vec::new();
                     printer.print(packet, interface, &mut text);
                     let line = String::from_utf8_lossy(&text).trim().to_owned();
-                    lines.push((packet.meta.timestamp.as_nanos(), packet.meta.wire_len, line));
+                    lines.push_back((packet.meta.timestamp.as_nanos(), packet.meta.wire_len, line));
+                    if lines.len() as u64 > request.packets_max {
+                        lines.pop_front();
+                    }
                 }
                 Ok(())
             })?;
-            answer.lines = lines;
+            answer.is_cut |= answer.packets > lines.len() as u64;
+            answer.lines = lines.into();
             Ok(answer)
         };
         listed().map_err(|error| crate::chain(&error))
@@ -242,6 +248,20 @@ impl PacketSource for Sources {
             Ok(answer)
         };
         written().map_err(|error| crate::chain(&error))
+    }
+}
+
+/// A packet in one line, or in all that is known of it, with its bytes.
+fn options(is_detailed: bool) -> Options {
+    match is_detailed {
+        false => Options { time: TimeStyle::None, ..Options::default() },
+        true => Options {
+            time: TimeStyle::None,
+            link_header: true,
+            verbose: 2,
+            hex: HexStyle::HexAsciiLink,
+            ..Options::default()
+        },
     }
 }
 

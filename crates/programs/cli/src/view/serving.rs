@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::{Context, Result, anyhow, bail};
 use sd_notify::NotifyState;
 use tapline_capture::af_xdp::address_of_ssh_session;
+use tapline_geo::Places;
 use tapline_pages::{Feed, Rights};
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{self, AllowedAccess};
@@ -76,6 +77,7 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
     if let Some(path) = &args.users {
         add_users(&mut access, path)?;
     }
+    let places = places(args)?;
     let sources = Sources::of(&args.packets, args.socket.as_deref());
     // From here on this process is the user's, without a capability: the history is made by that user.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
@@ -111,6 +113,7 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
     if let Some(path) = &args.events {
         server.watch(super::open_events(path)?);
     }
+    places.into_iter().for_each(|places| server.enrich(places));
     let address = format!("{protocol}://{}/", server.address()?);
     let with_token = format!("{address}#token={token}");
     if let Some(path) = &args.address_file {
@@ -184,6 +187,13 @@ fn add_users(access: &mut Access, path: &Path) -> Result<()> {
     let mut text = String::new();
     file.take(LEN_MAX).read_to_string(&mut text).with_context(|| format!("cannot read {shown}"))?;
     access.add_users(&text).map_err(|reason| anyhow!("{shown}, {reason}"))
+}
+
+/// The files of places.
+fn places(args: &ViewArgs) -> Result<Option<Places>> {
+    let Some(files) = &args.enrich else { return Ok(None) };
+    let opened = tapline_geo::file_list(files).and_then(|files| Places::open(&files));
+    Ok(Some(opened.context("--enrich")?))
 }
 
 /// Leaves this process the files of meters, the folder of the history, and the connections of browsers.

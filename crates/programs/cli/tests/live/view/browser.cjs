@@ -116,6 +116,72 @@ async function filters(page) {
   check(protocols.length > 0 && protocols.every((name) => name === "udp"), "a pcap-filter chooses flows");
 }
 
+/** Bare words are a filter that tiles, chart and tables follow; a mistake leaves the page at work. */
+async function forgiving(page) {
+  await page.goto(`${base}/?filter=443`);
+  await page.waitForFunction(() => document.querySelector("#scope code")?.textContent === "port 443");
+  await page.waitForFunction(() => /all that fits/.test(document.querySelector("#numbers")?.textContent));
+  check((await page.$$eval("#service tbody tr[data-row]", (rows) => rows.map((row) => row.textContent))).every((text) => text.includes("443")), "a bare port is a filter, which tables follow");
+  await page.fill("#filter", "tcp prot 80");
+  await page.press("#filter", "Enter");
+  await page.waitForSelector(".warning");
+  const told = await page.textContent(".warning");
+  check(told.includes("^^^^") && told.includes("with the filter before: 443"), "a mistake is marked, and the page goes on");
+  const number = await page.textContent("#scope");
+  await page.waitForFunction((before) => document.querySelector("#scope")?.textContent !== before, number);
+  check(await page.$(".mark.gone") === null, "the server is not called dead");
+}
+
+/** The order of a table is seen, is in the address, and is there after a way back. */
+async function order(page) {
+  await page.goto(`${base}/?page=hosts`);
+  await page.waitForSelector("#host_out tbody tr[data-row]");
+  check(await page.getAttribute("#host_out thead th:nth-child(2)", "aria-sort") === "descending", "a table says by what it is ordered");
+  await page.click("#host_out thead button:text('packets')");
+  await page.waitForFunction(() => new URLSearchParams(location.search).get("sort") === "packets");
+  await page.click("#host_out tbody tr td a");
+  await page.waitForSelector("#about");
+  await page.waitForFunction(() => document.querySelectorAll(".chart canvas").length > 0);
+  await page.goBack();
+  await page.waitForFunction(() => document.querySelector("#host_out thead th[aria-sort=descending]")?.textContent.includes("packets"));
+  check(true, "an order is kept over a way to a host and back");
+}
+
+/** The help is a dialog on top, whatever the page. */
+async function help(page) {
+  await page.goto(`${base}/`);
+  await page.waitForSelector("#numbers");
+  await page.keyboard.press("?");
+  await page.waitForSelector("dialog:modal");
+  const box = await (await page.$("dialog")).boundingBox(), size = page.viewportSize();
+  check(box.y >= 0 && box.y + box.height <= size.height, "? shows the help on the screen");
+  await accessible(page, "the help");
+  await page.keyboard.press("Escape");
+  await page.waitForSelector("dialog", { state: "detached" });
+}
+
+/** Events are links on the chart with their text, and a number on the tab. */
+async function marks(page) {
+  await page.goto(`${base}/`);
+  await page.waitForSelector(".chart .event");
+  const [title, href] = await page.$eval(".chart .event", (link) => [link.title, link.getAttribute("href")]);
+  check(title.includes("web") && title.includes("<script>alert(2)</script>") && href.includes("page=events"), "a mark has the text of its event, and leads to it");
+  check(Number(await page.textContent("nav .count")) > 0, "the tab has the number of events");
+}
+
+/** A packet opens; the end of a window comes first where that is wanted. */
+async function packetRows(page) {
+  await page.goto(`${base}/?page=packets`);
+  await page.waitForSelector("#packets tbody tr.packet");
+  await page.click("#packets tbody tr.packet");
+  await page.waitForSelector("tr.details pre");
+  check(/0x0000/.test(await page.textContent("tr.details pre")), "a click opens a packet with its bytes");
+  const first = await page.textContent("#packets tbody tr.packet td");
+  await page.click("#packets-end");
+  await page.waitForFunction((before) => { const at = document.querySelector("#packets tbody tr.packet td")?.textContent; return at && at !== before && document.querySelector("#packets-end[aria-pressed=true]"); }, first);
+  check(true, "packets start at the end of the window");
+}
+
 async function drill(page) {
   await page.goto(`${base}/`);
   await page.waitForSelector(".chart canvas");
@@ -152,7 +218,9 @@ async function schemes(browser) {
     await page.waitForTimeout(3000);
     await accessible(page, name);
     await page.screenshot({ path: path.join(folder, `${name}.png`) });
-    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing stands beside the screen: ${name}`);
+    check(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `nothing is beside the screen: ${name}`);
+    const outside = await page.$$eval("nav a, #pair td.n", (all) => all.filter((one) => { const box = one.getBoundingClientRect(); return box.width > 0 && (box.left < 0 || box.right > innerWidth); }).map((one) => one.textContent));
+    check(outside.length === 0, `tabs and rates are on the screen: ${name}${outside.length ? `: ${outside.join(", ")}` : ""}`);
     await context.close();
   }
 }
@@ -205,6 +273,11 @@ async function limited(browser) {
   await page.waitForSelector("#numbers");
   const answer = await page.evaluate(async () => [(await fetch("/api/packets?from=1&to=2")).status, JSON.stringify(await (await fetch("/api/page?page=flows&rows=256")).json())]);
   check(answer[0] === 403, "an address for counts gets no packets");
+  await page.click("#host_out tbody tr td a");
+  await page.waitForSelector("#about");
+  check(await page.$("#host-packets") === null, "nor a way to them");
+  const about = await page.evaluate(async () => JSON.stringify(await (await fetch("/api/page?page=hosts&host=10.0.0.200")).json()));
+  check(!about.includes("example.org"), "nor names of hosts");
   check(!answer[1].includes("<script>") && !answer[1].includes("example.org"), "nor names from payloads");
   const told = await page.evaluate(async () => JSON.stringify(await (await fetch("/api/watched")).json()));
   check(told.includes("\"web\"") && !told.includes("<script>"), "nor what rules tell of them");
@@ -226,6 +299,11 @@ async function limited(browser) {
     await live(page);
     await hostile(page);
     await filters(page);
+    await forgiving(page);
+    await order(page);
+    await help(page);
+    await marks(page);
+    await packetRows(page);
     await drill(page);
     await page.close();
     await schemes(browser);
