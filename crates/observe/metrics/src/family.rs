@@ -142,7 +142,7 @@ pub const FAMILIES: &[Family] = &[
         counter(
             "tapline_interface_delivered_bytes",
             INTERFACE,
-            "Their bytes on the wire; unknown in a process with several interfaces.",
+            "Their bytes on the wire; unknown in a process with several interfaces, and without a stage of class device or file.",
         ),
         "bytes",
     ),

@@ -487,7 +487,12 @@ impl Series {
         let mut series = Series { number, ..Series::default() };
         let own = snapshot.own();
         for reading in snapshot.last(most) {
-            let part = FittingPart::of(reading.table(Dimension::Flow), filter, own);
+            let flows = reading.table(Dimension::Flow);
+            // Of a second whose tables were missed it is not known what fits.
+            if flows.rows.is_empty() && flows.missing != Amount::default() {
+                continue;
+            }
+            let part = FittingPart::of(flows, filter, own);
             let Second { end_ns, len_ns, .. } = reading.second;
             let of = |[packets, bytes]: [u64; 2]| Amount { packets, bytes };
             series.t.push(end_ns as f64 / 1e9);

@@ -63,8 +63,8 @@ const app = {
     state.opened = packet;
     show();
     if (!packet) return;
-    // A number of the browser has a nanosecond of today in steps of 256.
-    const [from, to] = [-1000n, 1000n].map((by) => String(BigInt(packet.time) + by));
+    // A number of the browser has a nanosecond of today in steps of 256; a list of details is short.
+    const [from, to] = [-128n, 129n].map((by) => String(BigInt(packet.time) + by));
     const { answer, error } = await ask(`/api/packets?${new URLSearchParams({ from, to, filter: state.filter, details: "yes" })}`);
     if (state.opened !== packet) return;
     const lines = answer?.lines.filter(([time]) => time === packet.time).map(([, , line]) => line);
@@ -141,7 +141,7 @@ async function askHistory() {
   const own = state.data?.process?.own ?? [];
   const ofOwn = own.length ? ask(`/api/host?${new URLSearchParams({ ...window, host: own.slice(0, 32).join() })}`) : {};
   const [past, watched, host] = await Promise.all([ask(`/api/history?${new URLSearchParams({ ...window, dimension })}`), ofRules, ofOwn]);
-  state.past = { ...past, watched, from, to, dimension, hasOwn: own.length > 0, directions: host.answer?.past };
+  state.past = { ...past, watched, from, to, dimension, hasOwn: own.length > 0, isCutOwn: own.length > 32 || state.data?.process?.own_count > own.length, directions: host.answer?.past };
   show();
 }
 

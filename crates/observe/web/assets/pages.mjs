@@ -102,7 +102,7 @@ function Numbers(app, data) {
   };
   const lost = window.lost_ring + window.lost_daemon, all = fitting?.window.amount ?? window.offered;
   const known = data.process?.own?.length > 0;
-  const least = window.unranked ? "; at least" : "";
+  const least = window.unranked || data.process?.own_count > data.process?.own.length ? "; at least" : "";
   return html`<dl class="numbers" id="numbers">
     ${known && rate("received", fitting?.window.received ?? window.received, "in_", "in", least)}
     ${known && rate("sent", fitting?.window.sent ?? window.sent, "out_", "out", least)}
@@ -316,7 +316,7 @@ export function history(app) {
       <span class="space"></span><span class="note">${answer?.span ? `kept since ${moment(answer.span[0])}, by the ${answer.tier}` : ""}</span></div></section>
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
     ${answer && !answer.buckets && html`<div class="card message">Nothing is kept of this window yet. A minute is written once it is over.</div>`}
-    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer`} t=${points.t} span=${asked} height=${210} marks=${marks(app, past.watched)}
+    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer${past.directions?.t.length ? `; received and sent are ${past.directions.is_least || past.isCutOwn ? "at least " : ""}those of this host's addresses, with traffic among them` : ""}`} t=${points.t} span=${asked} height=${210} marks=${marks(app, past.watched)}
         series=${directed(points, past.directions, unit)} follow=${app.follow}
         onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}/>
       ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "", values: points.lost, color: "--bad", bars: true }]}/>`}
@@ -358,7 +358,7 @@ export function packetsPage(app, data) {
     ${failed && html`<div class="controls"><div class="warning" role="alert" id="download-failed">The download failed: ${failed}</div></div>`}
     ${found?.error && html`<div class="controls"><div class="warning" role="alert">${found.error}</div></div>`}
     ${found?.isBusy && html`<div class="message">Loading packets …</div>`}
-    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? (isEnd ? `; the last ${answer.lines.length} are here, the file has all` : "; there are more: the file has them") : ""}</span>
+    ${answer && html`<div class="controls"><span class="note" id="found">${whole(answer.packets)} packets${answer.span_ns ? `, ${clock(answer.span_ns[0] / 1e9)} to ${clock(answer.span_ns[1] / 1e9)}` : ""}${answer.is_cut ? (isEnd ? `; the last ${answer.lines.length} of these are here` : "; there are more: the file has them") : ""}</span>
         ${answer.notes.map((note) => html`<span class="error">${note}</span>`)}</div>
       ${answer.lines.length > 0 && html`<div class="scroll" tabindex="0" role="region" aria-label="Packets"><table class="packets" id="packets"><thead><tr><th scope="col">time</th><th scope="col" class="n less">bytes</th><th scope="col">packet; a click opens it</th></tr></thead>
       <tbody>${answer.lines.map(([time, len, line], at) => PacketRow({ app, time, len, line, at }))}</tbody></table></div>`}`}</section>`;

@@ -88,6 +88,11 @@ impl Piece {
         self.totals.seconds
     }
 
+    /// Begin and end of the bucket, in seconds since 1970.
+    pub(super) fn span(&self) -> [u64; 2] {
+        [self.begin(), self.begin() + self.tier.seconds()]
+    }
+
     /// Begin of the bucket, in seconds since 1970.
     fn begin(&self) -> u64 {
         self.bucket * self.tier.seconds()

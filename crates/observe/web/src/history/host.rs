@@ -38,6 +38,8 @@ pub(crate) struct HostPast {
     directions: Directions,
     /// The begin of the first and the end of the last bucket of the window with a row, in seconds since 1970.
     seen: Option<[u64; 2]>,
+    /// Of several hosts some lacked a row that they may have had: all have at least so much together.
+    is_least: bool,
 }
 
 /// The sum of hosts in the tables of a direction; unknown once a bucket lacks a row that it may have had.
@@ -45,16 +47,20 @@ pub(crate) struct HostPast {
 struct Sum {
     amount: Amount,
     is_unknown: bool,
-    is_seen: bool,
+    is_least: bool,
 }
 
 impl HostQuestion {
     /// Reads `host`, addresses with commas, and the window of an address.
     pub(crate) fn parse(query: &Query) -> Result<HostQuestion, String> {
         let window = HistoryQuestion::window_of(query)?;
-        let hosts: Result<Vec<IpAddr>, _> =
-            query.text("host").split(',').take(HOSTS_MAX).map(str::parse).collect();
-        let hosts = hosts.map_err(|_| "host is an address, or several with commas".to_owned())?;
+        let hosts: Result<Vec<IpAddr>, _> = query.text("host").split(',').map(str::parse).collect();
+        let mut hosts = hosts.map_err(|_| "host is an address, or several with commas".to_owned())?;
+        hosts.sort_unstable();
+        hosts.dedup();
+        if hosts.len() > HOSTS_MAX {
+            return Err(format!("host: {HOSTS_MAX} addresses at most"));
+        }
         Ok(HostQuestion { hosts, window })
     }
 
@@ -82,13 +88,16 @@ impl History {
         for (begin, pieces) in points.pieces {
             let [mut sent, mut received] = [Sum::default(); 2];
             for piece in &pieces {
-                self.add_piece(&mut sent, Dimension::HostOut, piece, &ids)?;
-                self.add_piece(&mut received, Dimension::HostIn, piece, &ids)?;
+                let hosts = (&ids[..], question.hosts.len());
+                let has_sent = self.add_piece(&mut sent, Dimension::HostOut, piece, hosts)?;
+                let has_received = self.add_piece(&mut received, Dimension::HostIn, piece, hosts)?;
+                if has_sent || has_received {
+                    let [first, last] = piece.span();
+                    let seen = past.seen.unwrap_or([first, last]);
+                    past.seen = Some([seen[0].min(first), seen[1].max(last)]);
+                }
             }
-            if sent.is_seen || received.is_seen {
-                let end = begin + points.step_seconds;
-                past.seen = Some([past.seen.map_or(begin, |[first, _]| first), end]);
-            }
+            past.is_least |= sent.is_least || received.is_least;
             let seconds: f64 = pieces.iter().map(Piece::seconds).sum();
             let known = |sum: Sum| (!sum.is_unknown).then_some(sum.amount);
             past.t.push(begin);
@@ -108,13 +117,14 @@ impl History {
         Ok(ids)
     }
 
+    /// Adds the rows of hosts, given by their numbers and their count; whether one has a row.
     fn add_piece(
         &self,
         sum: &mut Sum,
         dimension: Dimension,
         piece: &Piece,
-        ids: &[i64],
-    ) -> rusqlite::Result<()> {
+        (ids, count): (&[i64], usize),
+    ) -> rusqlite::Result<bool> {
         let mut statement = self.connection.prepare_cached("SELECT v FROM roll WHERE k = ?1")?;
         let mut found = statement.query([roll_key(piece.tier, dimension, piece.bucket)])?;
         let table = match found.next()? {
@@ -123,16 +133,16 @@ impl History {
         };
         let Some(table) = table else {
             sum.is_unknown = true;
-            return Ok(());
+            return Ok(false);
         };
-        let rows = table.rows.iter().filter(|(id, _)| ids.contains(id));
-        let mut has_row = false;
-        for (_, row) in rows {
-            has_row = true;
+        let mut found = 0;
+        for (_, row) in table.rows.iter().filter(|(id, _)| ids.contains(id)) {
+            found += 1;
             sum.amount.add(row.amount);
         }
-        sum.is_seen |= has_row;
-        sum.is_unknown |= !has_row && table.rest.missing != Amount::default();
-        Ok(())
+        let is_lacking = found < count && table.rest.missing != Amount::default();
+        sum.is_unknown |= found == 0 && is_lacking;
+        sum.is_least |= found > 0 && is_lacking;
+        Ok(found > 0)
     }
 }

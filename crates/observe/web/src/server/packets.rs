@@ -24,6 +24,8 @@ use crate::visitors::Connection;
 const FETCHES_MAX: usize = 4;
 /// The most packets of a list, and of a file.
 const LIST_MAX: u64 = 500;
+/// The most packets of a list with all details: each has some 290 KB of text if it has 64 KiB.
+const DETAILED_MAX: u64 = 50;
 const FILE_PACKETS_MAX: u64 = 1_000_000;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
@@ -115,15 +117,17 @@ fn packet_request(query: &Query, source: &dyn PacketSource, is_file: bool) -> Re
     if from_ns >= to_ns {
         return Err("the window ends before it begins".to_owned());
     }
+    let is_detailed = !is_file && !query.text("details").is_empty();
+    let list_max = if is_detailed { DETAILED_MAX } else { LIST_MAX };
     Ok(PacketRequest {
         source: name.clone(),
         filter: FilterLine::packets_text(query.text("filter"))?,
         from_ns,
         to_ns,
-        packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", LIST_MAX, 1, LIST_MAX) },
+        packets_max: if is_file { FILE_PACKETS_MAX } else { query.number("most", list_max, 1, list_max) },
         bytes_max: FILE_BYTES_MAX,
         is_from_end: !is_file && !query.text("end").is_empty(),
-        is_detailed: !is_file && !query.text("details").is_empty(),
+        is_detailed,
     })
 }
 

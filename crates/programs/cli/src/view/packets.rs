@@ -122,7 +122,11 @@ fn read(
     loop {
         if time.is_over(begin.elapsed()) {
             answer.is_cut = true;
-            let ended = if is_file { "no packet came for a minute" } else { "it took a minute" };
+            let ended = match (is_file, request.is_from_end) {
+                (true, _) => "no packet came for a minute",
+                (false, false) => "it took a minute",
+                (false, true) => "it took a minute, so later packets of the window are not here",
+            };
             answer.notes.push(format!("the search was ended: {ended}"));
             break;
         }

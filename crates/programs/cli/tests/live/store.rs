@@ -264,7 +264,8 @@ fn a_store_stands_where_a_file_is_named() {
         "{}",
         ran.stderr
     );
-    run(["capture", "-r", text(&folder.path().join("in.pcap")), "--max-read", "1MB"]).failed_saying(&["store:"]);
+    run(["capture", "-r", text(&folder.path().join("in.pcap")), "--max-read", "1MB"])
+        .failed_saying(&["store:"]);
     run(["capture", "-r", &format!("{name}?from=1&b=2")]).failed_saying(&["b=2", "from=TIME"]);
     run(["capture", "-r", &in_name, "--from", "soon"]).failed_saying(&["--from", "yesterday 22:00"]);
 }

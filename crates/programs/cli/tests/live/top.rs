@@ -98,7 +98,11 @@ fn one_process_may_be_chosen() {
     let running = Running::start();
     let pid = running.child.id().to_string();
     assert_eq!(running.stages(&[&pid, "--once", "--json", "--interval", "10ms"]).expect("it runs").len(), 3);
-    running.top(&["1", "--once"]).failed_saying(&["process 1 is not a process of tapline", &pid, "run file -"]);
+    running.top(&["1", "--once"]).failed_saying(&[
+        "process 1 is not a process of tapline",
+        &pid,
+        "run file -",
+    ]);
 }
 
 #[test]
