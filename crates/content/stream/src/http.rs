@@ -473,7 +473,11 @@ impl Parser {
                 self.missing += left.min(len);
                 self.lose(sink);
             }
-            BodyState::Tunnel => {}
+            // What was taken for the beginning of a head came before the gap.
+            BodyState::Tunnel => {
+                let before = std::mem::take(&mut self.partial);
+                self.other(&before, sink);
+            }
             _ => self.lose(sink),
         }
     }

@@ -38,7 +38,7 @@ pub(crate) struct HostPast {
     directions: Directions,
     /// The begin of the first and the end of the last bucket of the window with a row, in seconds since 1970.
     seen: Option<[u64; 2]>,
-    /// Of several hosts some lacked a row that they may have had: all have at least so much together.
+    /// True if a host lacked a row that it may have had: the hosts have at least so much together.
     is_least: bool,
 }
 

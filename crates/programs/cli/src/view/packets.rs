@@ -87,7 +87,7 @@ impl Sources {
         let attach = AttachRequest {
             capture: capture.to_owned(),
             filter: request.filter.clone(),
-            start: StartPosition::SinceMs(ago_ns as u64 / 1_000_000 + 1),
+            start: StartPosition::SinceMs(ago_ns as u64 / 1_000_000 + REQUEST_MS),
             ..AttachRequest::default()
         };
         let client = Client::connect(&self.socket, "tapline view")?;
@@ -105,6 +105,10 @@ fn open_store(request: &PacketRequest) -> Result<Box<dyn Source>> {
     let compiler = Arc::new(Compiler::new(crate::args::SNAP_LEN, true, LanguageArgs::default(), false, None));
     Ok(Box::new(stored::open_filtered(&name, &PastArgs::default(), &request.filter, &compiler)?))
 }
+
+/// How long a request to the daemon may take. The daemon subtracts a time from its own present, so a request that took
+/// longer would miss the first packets of the window.
+const REQUEST_MS: u64 = 1000;
 
 /// Reads the packets of a window, a batch at a time, until the window or a limit is over.
 fn read(

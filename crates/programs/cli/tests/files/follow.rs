@@ -11,10 +11,11 @@ use super::info::{json_lines, named_captures};
 use super::requests::write_frames;
 use crate::support::*;
 
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "communityid-tcp.pcap",
     "dce-rpc-mapi.pcap",
     "ftp-ftp-many-port-expected.pcap",
+    "http-entity_gap.pcap",
     "http-get-gzip.pcap",
     "http-http-post-large.pcap",
     "http-pipelined-requests.pcap",
@@ -45,7 +46,8 @@ fn bytes_of(turn: &Value) -> Vec<u8> {
     }
 }
 
-/// The streams of a conversation, by the port of their sender; gaps as tshark writes them.
+/// The streams of a conversation, by the port of their sender; gaps as tshark writes them, with the zero byte behind
+/// its text.
 type Streams = BTreeMap<u64, Vec<u8>>;
 
 fn ours(path: &Path) -> BTreeMap<u64, Streams> {
@@ -58,7 +60,7 @@ fn ours(path: &Path) -> BTreeMap<u64, Streams> {
         match line["missing"].as_u64() {
             // tshark does not say which bytes the snap length cut.
             Some(_) if line["cause"] == "not captured" => {}
-            Some(len) => stream.extend(format!("[{len} bytes missing in capture file].").bytes()),
+            Some(len) => stream.extend(format!("[{len} bytes missing in capture file]\0").bytes()),
             None => stream.extend(bytes_of(line)),
         }
     }

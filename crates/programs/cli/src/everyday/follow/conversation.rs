@@ -24,6 +24,8 @@ pub(super) struct Shared {
     pub(super) left_out: u64,
     /// Bytes of memory for heads.
     pub(super) heads: usize,
+    /// Times that a stream gave its head up, as there was no memory for it.
+    pub(super) heads_given_up: u64,
 }
 
 impl Shared {
@@ -214,6 +216,7 @@ impl Http {
         shared.heads = shared.heads - *memory + messages.memory();
         if shared.heads > HEADS_MAX {
             shared.heads -= messages.memory();
+            shared.heads_given_up += 1;
             let mut sink = |event: BodyEvent<'_>| add(event, body, turns, (is_client, time_ns), shared);
             messages.give_up(is_client, &mut sink);
             shared.heads += messages.memory();

@@ -90,6 +90,7 @@ pub(crate) fn run(args: &FollowArgs) -> Result<ExitCode> {
             numbers: args.number.clone(),
             is_raw: args.raw,
             memory: 0,
+            missing: 0,
             shared: Shared::default(),
             touched: None,
             has_complete: false,
@@ -110,6 +111,8 @@ struct Conversations {
     numbers: Vec<u64>,
     is_raw: bool,
     memory: usize,
+    /// Missing bytes of the wanted ones.
+    missing: u64,
     shared: Shared,
     /// The conversation that got bytes last.
     touched: Option<u64>,
@@ -122,6 +125,9 @@ impl Conversations {
         let number = stream.connection;
         if !self.numbers.is_empty() && !self.numbers.contains(&number) {
             return;
+        }
+        if let Event::Gap { len, .. } = event {
+            self.missing += len;
         }
         let begins = match event {
             Event::Segment(piece) if piece.len == 0 => return,
@@ -139,6 +145,21 @@ impl Conversations {
         self.memory = self.memory - before + conversation.memory();
         self.touched = Some(number);
         self.has_complete |= conversation.is_complete();
+    }
+
+    /// Takes an event and prints what is due, until printing fails: the end of a gap releases many segments at once, which
+    /// may unpack to a thousand times their length.
+    fn take_and_print(
+        &mut self,
+        stream: &Stream,
+        event: Event<'_>,
+        show: &mut Show,
+        printed: &mut Result<(), Error>,
+    ) {
+        if printed.is_ok() {
+            self.take(stream, event);
+            *printed = self.print_due(show);
+        }
     }
 
     /// Prints a conversation as far as it is there, and forgets it if it is complete. Returns whether it was.
@@ -207,25 +228,29 @@ struct FollowOutput {
 
 impl FollowOutput {
     /// Names and counts, for the summary.
-    fn counts(&self) -> [(&'static str, u64); 7] {
+    fn counts(&self) -> [(&'static str, u64); 8] {
         let account = self.reassembler.account();
-        let Shared { not_unpacked, left_out, .. } = self.conversations.shared;
+        let Shared { not_unpacked, left_out, heads_given_up, .. } = self.conversations.shared;
         [
-            ("bytes are missing", account.missing()),
+            ("bytes are missing", self.conversations.missing),
             ("bytes belong to no stream", account.refused()),
             ("packets are not TCP", self.not_tcp),
             ("conversations were evicted", account.evicted),
             ("conversations were shown in parts", self.show.in_parts),
             ("bodies were not unpacked", not_unpacked),
             ("bytes of unpacked bodies were left out", left_out),
+            ("heads of HTTP found no memory", heads_given_up),
         ]
     }
 
     fn summary_json(&self) -> Value {
+        // With --number, those that are not shown may have data.
+        let connections = self.reassembler.account().connections;
+        let is_all = self.conversations.numbers.is_empty();
         let mut summary = json!({
             "packets": self.packets,
             "conversations": self.show.conversations,
-            "without_data": self.reassembler.account().connections - self.show.conversations,
+            "without_data": is_all.then(|| connections - self.show.conversations),
             "bytes": self.show.bytes,
         });
         self.counts().iter().for_each(|(name, count)| summary[name.replace(' ', "_")] = (*count).into());
@@ -255,10 +280,13 @@ impl Stage for FollowOutput {
         for index in packets.selection.iter() {
             let packet = packets.batch.packet(index);
             *is_live |= packet.meta.if_index != 0;
-            let mut sink = |stream: &Stream, event: Event<'_>| conversations.take(stream, event);
+            let mut printed = Ok(());
+            let mut sink = |stream: &Stream, event: Event<'_>| {
+                conversations.take_and_print(stream, event, show, &mut printed);
+            };
             let taken = reassembler.push(&packets.headers(index), packet, &mut sink);
             *not_tcp += u64::from(taken == Taken::NotTcp);
-            conversations.print_due(show)?;
+            printed?;
         }
         show.lines.offer()
     }
@@ -270,7 +298,11 @@ impl Stage for FollowOutput {
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         let FollowOutput { reassembler, conversations, show, is_live, .. } = self;
         if *is_live {
-            reassembler.tick(tick.now.as_nanos(), &mut |stream, event| conversations.take(stream, event));
+            let mut printed = Ok(());
+            reassembler.tick(tick.now.as_nanos(), &mut |stream, event| {
+                conversations.take_and_print(stream, event, show, &mut printed);
+            });
+            printed?;
             conversations.print_all(0, show)?;
         }
         show.lines.flush().map(|()| StageStatus::Running)
@@ -278,7 +310,11 @@ impl Stage for FollowOutput {
 
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let FollowOutput { reassembler, conversations, show, .. } = self;
-        reassembler.finish(&mut |stream, event| conversations.take(stream, event));
+        let mut printed = Ok(());
+        reassembler.finish(&mut |stream, event| {
+            conversations.take_and_print(stream, event, show, &mut printed);
+        });
+        printed?;
         conversations.print_all(0, show)?;
         if show.form == Form::Json {
             let summary = self.summary_json();

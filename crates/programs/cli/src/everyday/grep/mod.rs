@@ -160,7 +160,7 @@ impl Search {
         let first = self.regex.find(payload).filter(|_| !self.invert);
         let (addresses, ports) = (headers.addresses(packet.data), headers.ports(packet.data));
         let object = json!({
-            "time": universal(packet.meta.timestamp),
+            "time": (!packet.meta.is_untimed).then(|| universal(packet.meta.timestamp)),
             "src": addresses.map(|(src, _)| src.to_string()),
             "dst": addresses.map(|(_, dst)| dst.to_string()),
             "src_port": ports.map(|(src, _)| src),
@@ -209,8 +209,10 @@ impl GrepOutput {
         json!({"summary": {
             "packets": self.packets,
             "matched": self.search.matched,
-            "missing_bytes": streams.map(Streams::missing),
+            "missing_bytes": streams.map(|streams| streams.account().missing()),
             "searched_alone": streams.map(Streams::alone),
+            "refused_bytes": streams.map(|streams| streams.account().refused()),
+            "evicted": streams.map(|streams| streams.account().evicted),
         }})
     }
 
@@ -227,12 +229,15 @@ impl GrepOutput {
             (None, true) => " have payload and do not match",
         };
         let streams = self.streams.as_ref();
-        let missing = (streams.map_or(0, Streams::missing), "bytes of streams are missing");
+        let account = streams.map(Streams::account).copied().unwrap_or_default();
+        let missing = (account.missing(), "bytes of streams are missing");
+        let refused = (account.refused(), "bytes belong to no stream, and were not searched");
+        let evicted = (account.evicted, "conversations were evicted");
         let alone = (
             streams.map_or(0, Streams::alone),
             "segments were searched without those before them: the last bytes of all streams take more than 64 MiB",
         );
-        for (count, what) in [missing, alone] {
+        for (count, what) in [missing, refused, evicted, alone] {
             if count > 0 {
                 text += &format!("; {} {what}", grouped(count));
             }

@@ -16,7 +16,7 @@ use serde_json::json;
 use tapline_graph::grouped;
 use tapline_packet::headers::Headers;
 use tapline_packet::{Packet, Timestamp};
-use tapline_stream::{Event, Limits, Reassembler, Stream, Taken};
+use tapline_stream::{Account, Event, Limits, Reassembler, Stream, Taken};
 
 use super::super::lines::{endpoint, local, universal};
 use super::{SHOWN_MAX, Search};
@@ -61,9 +61,9 @@ impl Streams {
         reassembler.finish(&mut |stream, event| tails.take(stream, event, search));
     }
 
-    /// Bytes of streams that are missing.
-    pub(super) fn missing(&self) -> u64 {
-        self.reassembler.account().missing()
+    /// The account of every byte.
+    pub(super) fn account(&self) -> &Account {
+        self.reassembler.account()
     }
 
     /// Segments that were searched without those before them.

@@ -175,7 +175,8 @@ async function packetRows(page) {
   await page.waitForSelector("#packets tbody tr.packet");
   await page.click("#packets tbody tr.packet");
   await page.waitForSelector("tr.details pre");
-  check(/0x0000/.test(await page.textContent("tr.details pre")), "a click opens a packet with its bytes");
+  const details = await page.textContent("tr.details pre");
+  check(/0x0000/.test(details), `a click opens a packet with its bytes: ${details}`);
   const first = await page.textContent("#packets tbody tr.packet td");
   await page.click("#packets-end");
   await page.waitForFunction((before) => { const at = document.querySelector("#packets tbody tr.packet td")?.textContent; return at && at !== before && document.querySelector("#packets-end[aria-pressed=true]"); }, first);
