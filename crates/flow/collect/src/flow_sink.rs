@@ -27,6 +27,7 @@ pub(crate) struct Sums {
     /// Whether they have reached [`ANSWERED_MAX`].
     pub(crate) is_beyond: bool,
     /// Boxes of flows that were handed on.
+    #[allow(clippy::vec_box, reason = "flows are handed on in their boxes, which come back here")]
     spare: Vec<Box<Collected>>,
 }
 
