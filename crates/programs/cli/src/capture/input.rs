@@ -46,7 +46,7 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
     match stores.as_slice() {
         [Some(name)] => {
             args.excerpt.check_unused()?;
-            return open_store(args, name, filtering);
+            open_store(args, name, filtering)
         }
         names if names.iter().any(Option::is_some) => {
             bail!("a store is read alone: leave the other files out")

@@ -239,8 +239,7 @@ mod tests {
         assert_eq!((notes, shared.not_unpacked), (vec![Note::Damaged], 1));
         let (as_sent, notes, _) = shown("br", b"abc", 2);
         assert_eq!((as_sent, notes), (b"abc".to_vec(), vec![Note::OtherCoding]));
-        let mut shared = Shared::default();
-        shared.unpacking = UNPACKING_MAX;
+        let mut shared = Shared { unpacking: UNPACKING_MAX, ..Shared::default() };
         assert!(Body::begin("gzip", &mut shared).is_some_and(|body| matches!(body.state, State::AsSent(_))));
     }
 }
