@@ -106,8 +106,8 @@ fn open_store(request: &PacketRequest) -> Result<Box<dyn Source>> {
     Ok(Box::new(stored::open_filtered(&name, &PastArgs::default(), &request.filter, &compiler)?))
 }
 
-/// How long a request to the daemon may take. The daemon subtracts a time from its own present, so a request that took
-/// longer would miss the first packets of the window.
+/// Longest time that a request to the daemon may take, in milliseconds. The daemon subtracts the age of the window from
+/// its own present, so a request that took longer would miss the first packets of the window.
 const REQUEST_MS: u64 = 1000;
 
 /// Reads the packets of a window, a batch at a time, until the window or a limit is over.
