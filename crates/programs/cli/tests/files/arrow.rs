@@ -40,7 +40,7 @@ fn read(arguments: &[&str]) -> (Value, Vec<Value>) {
 
 /// Blocks of Python in a document.
 fn blocks(document: &str) -> Vec<String> {
-    let path = format!("{}/../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../../../docs/{document}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
     text.split("```python\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned()).collect()
 }
