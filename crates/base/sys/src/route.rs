@@ -329,7 +329,7 @@ fn parse_change(message: &Message<'_>) -> Option<LinkChange> {
 }
 
 fn parse_link(message: &Message<'_>) -> Option<Link> {
-    // The kernel also tells of a bridge's ports under RTM_NEWLINK, in the family AF_BRIDGE: those are not interfaces.
+    // RTM_NEWLINK of the family AF_BRIDGE reports a port of a bridge, which is not a new interface.
     if !matches!(message.kind, libc::RTM_NEWLINK | libc::RTM_DELLINK) || *message.body.first()? != 0 {
         return None;
     }

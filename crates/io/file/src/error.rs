@@ -112,7 +112,7 @@ pub enum Error {
         /// The captured length of a packet, if that is the fault: more than its link type allows.
         cap_len: Option<u32>,
     },
-    /// The times of an excerpt cannot be moved as far as was asked for.
+    /// `--shift` would move the time of a packet out of the years 1970 to 2262.
     #[error("packet {packet} cannot be moved in time so far: its time would not be between 1970 and 2262")]
     Shift {
         /// The number of the packet, from 1.

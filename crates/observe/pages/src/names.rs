@@ -1,4 +1,4 @@
-//! Names of hosts: those under which clients asked for them, in TLS, QUIC and HTTP.
+//! Names of hosts, from the requests of their clients in TLS, QUIC and HTTP.
 //!
 //! The sender of a packet chooses these names, so they are bounded in number and length, and have no characters that
 //! change the text around them.

@@ -4,7 +4,7 @@ import { first, session } from "/start.mjs";
 import { html, release, amount, clock, UNITS } from "/show.mjs";
 import { PAGES, SHOW, span, windowOf } from "/pages.mjs";
 
-// What stands in the address, with what it is without.
+// Parts of the page's address, with their defaults.
 const PARTS = { page: "overview", filter: "", window: 10, host: "", unit: "bits", dimension: "host_out", length: 86400, from: "", to: "", freeze: "", sort: "", end: "" };
 const KEPT_POINTS = 300;
 const EMPTY_SERIES = { t: [], bits: [], packets: [], lost: [], active: [], in_bits: [], out_bits: [], in_packets: [], out_packets: [] };
@@ -126,7 +126,7 @@ async function askAbout() {
   show();
 }
 
-/** Where packets can be had now; looked at again while there are none. */
+/** Asks which captures and stores have packets, and asks again while none has. */
 async function askSources() {
   const { answer } = await ask("/api/sources");
   state.sources = answer?.sources ?? state.sources;
@@ -167,7 +167,7 @@ function listen() {
   source = null;
   if (document.hidden) return;
   const { page, window: seconds, host } = state;
-  // Packets know words that flows do not: there the list says what is wrong.
+  // The page of packets accepts filters that flows reject, and its list shows the error itself.
   const filter = page === "packets" ? "" : state.isRefused ? state.applied : state.filter;
   const query = new URLSearchParams({ page, filter, window: seconds, host });
   const stream = new EventSource(`/api/events?${query}`);
@@ -218,7 +218,7 @@ function complete() {
   askWatched();
 }
 
-/** The totals of one more second; those that were missed are asked for. */
+/** Adds the totals of one second, and fetches the seconds that were missed. */
 function add(data, filter) {
   const { series } = state, second = data.second, seconds = Math.max(0.001, second.len_ns / 1e9), part = data.fitting?.second;
   if (series.filter !== filter || data.number !== series.number + 1) return void refill(data.number, filter);

@@ -140,7 +140,7 @@ export function hosts(app, data) {
     ${Table(app, data, "host", "host_in", "Top receivers", columns, { open })}</div>`;
 }
 
-/** What is known of a host: names, times, place, MAC address. */
+/** Names, times, country and MAC address of a host. */
 function About({ app, page, about }) {
   const past = about?.answer?.past, station = about?.answer?.station, day = about?.from ? `since ${moment(about.from)}` : "";
   const facts = [

@@ -50,7 +50,7 @@ export function Sure({ row, unit, seconds }) {
   return html`<span class="error" title="the row may have had as much more: it had no place in the table all the time, or packets were not ranked: see Losses">+ ≤ ${text(most, "")}</span>`;
 }
 
-/** Milliseconds after which what is out of sight is drawn again. */
+/** Interval in milliseconds at which hidden parts are drawn again. */
 const OUT_OF_SIGHT = 5000;
 
 /** A table of {of: its function, ...its properties}: drawn with each update while it is in sight, else seldom. A change of the address or of `at` is drawn at once. */

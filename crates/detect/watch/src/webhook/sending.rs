@@ -188,7 +188,7 @@ impl Caller {
         // Of an address no event may overtake another, so the first that stays has all behind it stay.
         let mut held = HashSet::new();
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            // What is not JSON was sent before the program was killed, or not written to its end then: it goes.
+            // A line that is not JSON was sent already, or cut when the program was killed. It is removed.
             if let Some(job) = job_of(line) {
                 if held.contains(&job.url) || !self.call_spooled(&job) {
                     rest.extend_from_slice(line);

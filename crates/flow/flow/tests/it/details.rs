@@ -375,7 +375,7 @@ fn every_reason_ends_a_flow() {
     frames.push((10 * SECOND + 2, tcp(2, flags::RST)));
     // Is silent for longer than fifteen seconds.
     frames.push((20 * SECOND + 1, udp(3)));
-    // There is no room for the fourth: the first is given up, and starts over a second later, for which that goes which
+    // The table is full at the fourth: the first is evicted. It starts again a second later, which evicts the one that
     // was silent longest then.
     frames.extend([4, 5, 6].map(|src| (61 * SECOND + 100 * i64::from(src), udp(src))));
     frames.sort_by_key(|(ms, _)| *ms);

@@ -76,7 +76,7 @@ impl Plan {
     /// Opens the output of a node.
     ///
     /// # Errors
-    /// That of its class; that the node is not an output.
+    /// If the node is not an output, or its class cannot open it.
     pub fn open_output(&self, index: usize, site: &OpenSite<'_>) -> Result<Box<dyn Stage>, OpenError> {
         match self.nodes[index].class.make {
             Constructor::Output(open) => open(&OpenContext { plan: self, index, site }),

@@ -249,7 +249,7 @@ impl SingleSocket {
         self.set_filter(None).map_err(fail).and(replaced)
     }
 
-    /// Replaces the ring; if there is no memory for another one, by one like the present one.
+    /// Replaces the ring. Without memory for a ring of the new size, the new ring has the size of the old one.
     fn replace_ring(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
         self.ring.give_back();
         self.ring.unmap();

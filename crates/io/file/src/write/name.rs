@@ -60,7 +60,7 @@ impl Names {
         };
         let pattern = self.pattern.to_str().ok_or_else(|| fail(&"it is not UTF-8"))?;
         let time = jiff::Timestamp::from_nanosecond(start.as_nanos().into()).map_err(|error| fail(&error))?;
-        // Lenient, as strftime is: what is not a conversion stands for itself.
+        // Lenient, as strftime is: text that is not a conversion is copied.
         let config = Config::new().lenient(true);
         let broken_down = BrokenDownTime::from(&time.to_zoned(zone.clone()));
         let name = broken_down.to_string_with_config(&config, pattern).map_err(|error| fail(&error))?;

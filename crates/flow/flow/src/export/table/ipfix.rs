@@ -164,7 +164,7 @@ fn write_cell(cell: Cell<'_>, element: &Element, out: &mut Vec<u8>) {
     let number = match cell {
         Cell::Bytes(bytes) if element.is_variable() => {
             let cut = bytes.len().min(TEXT_MAX);
-            // A text is cut between its letters; bytes of which some are none are not text.
+            // Text is cut between characters, and bytes that are not UTF-8 anywhere.
             let cut = std::str::from_utf8(bytes).map_or(cut, |text| text.floor_char_boundary(cut));
             return variable(&bytes[..cut], out);
         }

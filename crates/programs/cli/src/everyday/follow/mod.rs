@@ -107,7 +107,7 @@ pub(crate) fn run(args: &FollowArgs) -> Result<ExitCode> {
 /// Conversations that are not printed, or not over.
 struct Conversations {
     known: BTreeMap<u64, Conversation>,
-    /// The wanted ones; all if there are none.
+    /// Numbers of the conversations to print. Empty: all.
     numbers: Vec<u64>,
     is_raw: bool,
     memory: usize,
@@ -147,8 +147,8 @@ impl Conversations {
         self.has_complete |= conversation.is_complete();
     }
 
-    /// Takes an event and prints what is due, until printing fails: the end of a gap releases many segments at once, which
-    /// may unpack to a thousand times their length.
+    /// Takes an event and prints complete conversations, until printing fails. This runs for each event, as the end of a
+    /// gap releases many segments at once, which may unpack to a thousand times their length.
     fn take_and_print(
         &mut self,
         stream: &Stream,
