@@ -52,8 +52,8 @@ pub struct Ranker {
     own: ReadOwn,
 }
 
-/// Reads the addresses of this host.
-pub type ReadOwn = fn() -> Vec<IpAddr>;
+/// Reads the addresses of this host. `None` if the system does not report them now.
+pub type ReadOwn = fn() -> Option<Vec<IpAddr>>;
 
 /// The thread, and the way to it.
 #[derive(Debug)]
@@ -103,7 +103,7 @@ impl Ranker {
             progress: Progress::Good,
             thread: None,
             has_begun: false,
-            own: Vec::new,
+            own: || None,
         }
     }
 
@@ -196,7 +196,7 @@ impl Ranker {
         if !self.has_begun {
             self.has_begun = true;
             let room = if is_live { QUEUE + QUEUE_OF_SECONDS } else { QUEUE_OF_FILES };
-            let own: ReadOwn = if is_live { self.own } else { Vec::new };
+            let own: ReadOwn = if is_live { self.own } else { || None };
             self.thread = start(&self.file, self.worker, room, own).ok();
         }
         self.thread.as_ref()
@@ -276,9 +276,10 @@ fn rank(file: &ViewFile, worker: usize, (jobs, waiting): (&Receiver<Job>, &Atomi
     }
 }
 
-/// Sets the addresses of this host: as many as the file has.
+/// Sets the addresses of this host: as many as the file has. Where they cannot be read now, those of the last reading
+/// stay: without any, the host would seem to send and receive nothing until the next one.
 fn set_own(file: &ViewFile, rankings: &mut Rankings, own: ReadOwn) {
-    let addresses = own();
+    let Some(addresses) = own() else { return };
     rankings.set_own(&addresses[..addresses.len().min(OWN_MAX)]);
     file.set_own(&addresses);
 }

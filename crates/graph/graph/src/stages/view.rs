@@ -87,10 +87,10 @@ impl ViewStage {
     }
 }
 
-/// The addresses of this host; none where the system does not say.
-fn own_addresses() -> Vec<IpAddr> {
-    let addresses = RouteSocket::open().and_then(|mut route| route.addresses()).unwrap_or_default();
-    addresses.into_iter().map(|of_interface| of_interface.address).collect()
+/// The addresses of this host, if the system reports them.
+fn own_addresses() -> Option<Vec<IpAddr>> {
+    let addresses = RouteSocket::open().and_then(|mut route| route.addresses()).ok()?;
+    Some(addresses.into_iter().map(|of_interface| of_interface.address).collect())
 }
 
 /// All numbers since the start of the meter.

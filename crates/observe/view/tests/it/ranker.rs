@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use tapline_flow::{
     Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, Said,
@@ -346,11 +347,25 @@ fn unknown_addresses_are_no_hosts() {
     assert_sums(&reading, 7);
 }
 
+/// Addresses are read at the start and every ten seconds; here the second reading fails.
+#[test]
+fn own_addresses_stay_when_they_cannot_be_read() {
+    static READINGS: AtomicU32 = AtomicU32::new(0);
+    let (_folder, file, _) = view();
+    let read = || (READINGS.fetch_add(1, Ordering::Relaxed) == 0).then(|| vec![SERVER]);
+    let mut ranker = Ranker::new(Arc::clone(&file)).with_own(read);
+    (0..10).for_each(|_| ranker.publish(second(0), (&[], 1), true));
+    ranker.finish();
+    assert_eq!(READINGS.load(Ordering::Relaxed), 2);
+    let reader = Reader::open(file.path().expect("a file")).expect("a reader");
+    assert_eq!(reader.process().own, [SERVER]);
+}
+
 /// Flows of this host with another one, begun by either; and flows of neither.
 #[test]
 fn what_this_host_sends_and_receives_is_added_up() {
     let (_folder, file, reader) = view();
-    let mut ranker = Ranker::new(Arc::clone(&file)).with_own(|| vec![SERVER, host(4)]);
+    let mut ranker = Ranker::new(Arc::clone(&file)).with_own(|| Some(vec![SERVER, host(4)]));
     let part = |number: u32, addresses: [IpAddr; 2]| {
         let mut journal = Journal::default();
         journal.begun(number, FlowBegin { addresses, first_side: 0, ..begin(number) });
@@ -371,7 +386,7 @@ fn what_this_host_sends_and_receives_is_added_up() {
     let reader = Reader::open(file.path().expect("a file")).expect("a reader");
     assert_eq!((reader.process().own.clone(), reader.process().own_count), (vec![SERVER, host(4)], 2));
     let (_folder, file, reader) = view();
-    let mut ranker = Ranker::new(file).with_own(|| vec![SERVER]);
+    let mut ranker = Ranker::new(file).with_own(|| Some(vec![SERVER]));
     ranker.add(&part(1, [host(1), SERVER]), false);
     ranker.publish(second(12), (&[], 1), false);
     ranker.finish();
