@@ -270,8 +270,15 @@ pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<SendRe
             .arg(format!("rate={rate}"))
             .arg(format!("count={}", (*rate as f64 * time.as_secs_f64()).ceil()));
     }
+    let before = arena.counters()?.entered;
     let (mut child, talk) = spawn(command, arena.cores.sender, true)?;
     if rate.is_none() {
+        // Before its first packet the generator may not catch signals yet, and one would end it without a report.
+        let start = Instant::now();
+        while arena.counters()?.entered == before && child.try_wait()?.is_none() && start.elapsed() < END_MAX
+        {
+            thread::sleep(GLANCE);
+        }
         thread::sleep(*time);
         interrupt(&child);
     }
