@@ -61,7 +61,7 @@ help:
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
 	@echo "make book    the documents as HTML in target/book"
-	@echo "make reference  write docs/reference anew from the program: options, stages"
+	@echo "make reference  write docs/reference anew from the program: options, stages, elements, metrics"
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
 	@echo "make static  one file that needs no library, in target/static"

@@ -104,7 +104,7 @@ pub(crate) struct CollectArgs {
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
-    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` means several, among them the
+    /// Elements of a record, by IANA's names, with commas (docs/reference/elements.md). `default` means several, among them the
     /// exporter's address, autonomous systems and the next hop.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,

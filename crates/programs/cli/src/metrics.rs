@@ -26,7 +26,7 @@ Examples:
   tapline metrics --once                              the text, once
 
 Numbers are read from the meters of running processes and from the state of tapline serve; no capture takes part. A number that cannot
-be known has no sample; tapline_interface_unknown and tapline_capture_unknown mark it. docs/metrics.md lists all names.";
+be known has no sample; tapline_interface_unknown and tapline_capture_unknown mark it. docs/reference/metrics.md lists all names.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]

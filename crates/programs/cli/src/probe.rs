@@ -63,7 +63,7 @@ From a file, messages carry the capture's time, and sequence numbers begin at 0.
 the flows begun; idle, active, end, forced and full, the flows ended for each reason; most, the largest number at a time; room, the size of
 the table; late, packets older than one before them; ahead, packets of a live interface more than a second ahead of the clock; no_room,
 details left out for lack of memory.
-docs/flows.md lists the fields, docs/flow-table.md the cost.";
+docs/reference/elements.md lists the fields, docs/flow-table.md the cost.";
 
 /// Flows that are shown where nothing is exported.
 pub(crate) const TOP: u32 = 10;
@@ -160,7 +160,7 @@ pub(crate) struct ProbeArgs {
     /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
-    /// Elements of a record, by IANA's names, with commas (docs/flows.md). `default` and the words of --details each
+    /// Elements of a record, by IANA's names, with commas (docs/reference/elements.md). `default` and the words of --details each
     /// mean several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,

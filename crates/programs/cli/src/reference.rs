@@ -95,6 +95,25 @@ fn stages_page() -> String {
     page
 }
 
+fn elements_page() -> String {
+    format!(
+        "# Elements of flow records\n\nEvery element that `--template` of `probe` and `collect-flows` accepts, by name; \
+         [flows.md](../flows.md#records)\nexplains templates and details. {WRITTEN}\n\n\
+         *number*: by IANA's registry of IPFIX elements; with a star by Tapline's enterprise number (32473 unless\n\
+         `--enterprise` gives another); `6871/` is CERT's. *filled*: when a flow has the value. *collected* means flows\n\
+         that a router reported to `collect-flows`. A value that a flow lacks is absent in JSON, empty in CSV, and 0 or\n\
+         empty in IPFIX.\n\n{}",
+        tapline_flow::export::Element::reference()
+    )
+}
+
+fn metrics_page() -> String {
+    format!(
+        "# Metrics\n\nEvery metric that [`tapline metrics`](../metrics.md) writes, with its labels.\n{WRITTEN}\n\n{}",
+        tapline_metrics::reference()
+    )
+}
+
 #[test]
 fn reference_pages_are_those_of_the_program() {
     if cfg!(any(feature = "arrow", feature = "kafka", feature = "parquet")) {
@@ -103,7 +122,13 @@ fn reference_pages_are_those_of_the_program() {
         );
     }
     let is_written = std::env::var_os("TAPLINE_WRITE_REFERENCE").is_some();
-    for (name, page) in [("options.md", options_page()), ("stages.md", stages_page())] {
+    let pages = [
+        ("elements.md", elements_page()),
+        ("metrics.md", metrics_page()),
+        ("options.md", options_page()),
+        ("stages.md", stages_page()),
+    ];
+    for (name, page) in pages {
         let path = Path::new(FOLDER).join(name);
         if is_written {
             fs::write(&path, &page).expect("the folder of the documents can be written");

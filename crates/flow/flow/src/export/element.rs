@@ -4,6 +4,7 @@
 mod fixed;
 mod places;
 mod record;
+mod reference;
 mod registry;
 
 use super::ExportOptions;
@@ -190,7 +191,7 @@ impl Element {
             };
             let hint = match ELEMENTS.iter().find(near) {
                 Some(near) => format!("did you mean {}?", near.name),
-                None => "docs/flows.md lists those that can".to_owned(),
+                None => "docs/reference/elements.md lists those that can".to_owned(),
             };
             Error::Element { word: name.to_owned(), hint }
         })

@@ -39,7 +39,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             name: "template",
             kind: ParameterType::Text,
             default: Some("default"),
-            meaning: "the elements of a record by IANA's names, with commas (docs/flows.md), default, and words of flow's details for all of theirs",
+            meaning: "the elements of a record by IANA's names, with commas (docs/reference/elements.md), default, and words of flow's details for all of theirs",
         },
         Parameter {
             name: "biflow",
