@@ -15,7 +15,7 @@ LIBPCAP = target/libpcap
 # What the default build leaves out and tests can do without a broker.
 OPTIONAL = --features tapline-cli/arrow,tapline-cli/parquet
 # Crates with code for these features.
-WITH_OPTIONAL = flow graph cli
+WITH_OPTIONAL = flow stages cli
 # Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
 COMPILERS = bpf ir ebpf filter fpl filterset jit
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
@@ -111,7 +111,7 @@ test-cluster:
 # random cases are four times those of `make test`, which is not optimised.
 test-configurations: export TAPLINE_VOLUME ?= 4
 test-configurations:
-	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
+	$(CARGO) test --locked -p tapline-stages --lib without_the_feature
 	RUST_MIN_STACK=2097152 $(CARGO) test --locked $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
 		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it
 	@# Types of the C library differ: `make static` is not for each change, but this is.

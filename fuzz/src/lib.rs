@@ -27,7 +27,6 @@ use tapline_filter::{FixedNames, HandleKind, explain, tree};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
-use tapline_graph::catalog::Catalog;
 use tapline_graph::plan::{GraphText, Plan};
 use tapline_ir::{CompiledFilter, Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
@@ -536,7 +535,7 @@ fn packet_seeds() -> Vec<Vec<u8>> {
 pub fn graph_text(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let source = GraphText { name: "fuzz", text: &text };
-    let plan = match Plan::new(Catalog::standard(), std::slice::from_ref(&source)) {
+    let plan = match Plan::new(tapline_stages::catalog(), std::slice::from_ref(&source)) {
         Ok(plan) => plan,
         Err(message) => {
             assert!(!message.is_empty(), "an error says nothing");
@@ -551,13 +550,13 @@ pub fn graph_text(data: &[u8]) {
         );
     }
     assert!(plan.dot().ends_with("}\n"));
-    let twice = Plan::new(Catalog::standard(), &[source.clone(), source])
+    let twice = Plan::new(tapline_stages::catalog(), &[source.clone(), source])
         .expect("the same graph twice is right as well");
     assert_eq!(plan.nodes.len(), twice.nodes.len(), "the same graph twice is more than once");
 }
 
 fn graph_text_seeds() -> Vec<Vec<u8>> {
-    let classes = Catalog::standard().classes().iter().map(|class| class.example);
+    let classes = tapline_stages::catalog().classes().iter().map(|class| class.example);
     let texts = classes.chain([
         "a, b :: count; file(x) -> a -> b; a[0] -> [0]drop // end",
         "s :: file(\"a b\"); s -> filter(\"tcp port 80\", fragments=follow) -> cut(l4, 16) -> record(\"o.pcapng\")",

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{anyhow, ensure};
 use clap::Args;
 use tapline_file::{FileInput, MergeOrder};
-use tapline_graph::catalog::{Catalog, GraphSettings};
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, GraphText, Plan, WorkerContext};
 use tapline_graph::{Control, Engine, Inlet};
 use tapline_measure::runs::Run;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &AccountingArgs, options: &Options, report: &mut Report)
 /// One run of a graph behind the file, in this thread.
 pub(crate) fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Result<Run> {
     let text = format!("file(\"{}\") -> {graph}", path.display());
-    let plan = Plan::new(Catalog::standard(), &[GraphText { name: "bench", text: &text }])
+    let plan = Plan::new(tapline_stages::catalog(), &[GraphText { name: "bench", text: &text }])
         .map_err(|error| anyhow!(error))?;
     let control = Arc::new(Control::new(None));
     let common = GraphSettings::default();

@@ -184,7 +184,7 @@ impl GraphAccount {
         }
     }
 
-    /// Returns the counts of a [`Chain`](crate::Chain); `None` for another graph.
+    /// Returns the counts of a `Chain` of `tapline-stages`; `None` for another graph.
     pub fn chain(&self) -> Option<ChainCounts> {
         let limit = self.stages.iter().find(|stage| stage.class == "limit")?;
         let filters = || self.stages.iter().filter(|stage| stage.counters.filter.is_some());

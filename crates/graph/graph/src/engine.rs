@@ -460,6 +460,3 @@ fn renumbered<'a>(batch: &Batch<'a>, ids: &[InterfaceId], records: &'a mut Vec<R
     }));
     Batch::new(batch.base(), records).cut(batch.snap_len())
 }
-
-#[cfg(test)]
-mod tests;

@@ -264,7 +264,7 @@ impl Graph {
 
     /// Takes the events of stages since the last call that are to be shown to the user; an event's interface is the
     /// stage's name.
-    pub(crate) fn events(&mut self) -> Vec<Event> {
+    pub fn events(&mut self) -> Vec<Event> {
         let nodes = self.nodes.iter_mut();
         let told = nodes.flat_map(|node| {
             let name = node.name.clone();

@@ -52,7 +52,7 @@ impl<'a> Packets<'a> {
     }
 
     /// Some of the same packets.
-    pub(crate) fn narrowed_to(&self, selection: Selection) -> Packets<'a> {
+    pub fn narrowed_to(&self, selection: Selection) -> Packets<'a> {
         Packets { selection, sum: (0, 0), ..*self }
     }
 

@@ -230,7 +230,7 @@ impl PacketBlock {
 }
 
 /// Copies a packet of a batch, with its raw pcapng options.
-pub(crate) fn append_packet(bytes: &mut Vec<u8>, records: &mut Vec<Record>, batch: &Batch<'_>, index: usize) {
+pub fn append_packet(bytes: &mut Vec<u8>, records: &mut Vec<Record>, batch: &Batch<'_>, index: usize) {
     let (packet, options) = (batch.packet(index), batch.options(index));
     let record = Record {
         offset: bytes.len(),

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use tapline_bpf::DumpFormat;
 use tapline_filter::{HandleKind, Options};
-use tapline_graph::stages::input_file;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_source::Error;
+use tapline_stages::input_file;
 
 use crate::args::LanguageArgs;
 use crate::mistakes::mistake;

@@ -9,7 +9,7 @@ use clap::Args;
 use tapline_export::{Destination, Secret, Sensor};
 use tapline_file::Section;
 use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
-use tapline_graph::stages::ChunkSettings;
+use tapline_stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
 use tapline_sys::sandbox::nearest_folder;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow, bail};
 use tapline_ebpf::{Hook, emit};
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
-use tapline_graph::stages::{functions, input_file, search_function};
 use tapline_ir::optimise::{optimise, optimise_with_observer};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
+use tapline_stages::{functions, input_file, search_function};
 
 use crate::args::FplArgs;
 

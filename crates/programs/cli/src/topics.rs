@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use tapline_export::TopicAddress;
-use tapline_graph::TopicSource;
+use tapline_stages::TopicSource;
 use tapline_sys::privilege;
 
 use crate::privileges;

@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
-use tapline_graph::catalog::InterfaceOptions;
 use tapline_graph::plan::{PlanBuilder, StageDraft};
-use tapline_graph::stages::{check_watch, counted};
 use tapline_packet::Interface;
+use tapline_stages::{InterfaceOptions, check_watch, counted};
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use tapline_sys::sandbox::{AllowedAccess, folder_of, nearest_folder};
 
 use crate::plan::Plan;
-use crate::stages;
 
 /// Access that stages need once they were made.
 #[derive(Debug, Default)]
@@ -42,7 +41,6 @@ impl Plan {
         let mut access = StageAccess::default();
         for node in &self.nodes {
             (node.class.access)(&node.arguments, &mut access);
-            stages::add_place_files(&node.arguments, &mut access);
         }
         access
     }

@@ -7,48 +7,45 @@
 //!                                            \--make(OpenContext)--> sources and outputs, which a program opens with all rights
 //! ```
 //!
-//! A program takes the classes of [`Catalog::standard`], and adds its own: `tests/it/embedding.rs` is an example.
+//! A program takes the classes of the crate `tapline-stages`, and adds its own: `tests/it/embedding.rs` is an example.
 
 mod access;
 mod arguments;
-mod classes;
 mod manual;
 mod opening;
 
+use std::any::Any;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use tapline_capture::af_packet::KernelTally;
 use tapline_packet::Interface;
-use tapline_view::ViewFile;
-use tapline_watch::CommandStarter;
 
 pub use access::StageAccess;
-pub use arguments::{Arguments, Parameter, ParameterType};
-pub use classes::{DEVICE, FILE, JSON, LISTEN, PRINT, RECORD, STORE};
+pub use arguments::{Arguments, CheckText, Parameter, ParameterType};
 pub use manual::page;
-pub(crate) use opening::refuse;
-pub use opening::{OpenContext, OpenError, OpenSite};
-
-pub use crate::stages::{BOUNCE, PUBLISH, REFLECT};
+pub use opening::{OpenContext, OpenError, OpenSite, refuse};
 
 use crate::engine::Control;
+use crate::plan::Plan;
 use crate::stage::Stage;
-use crate::stages::{PlaceFiles, RuleFiles};
 use crate::worker_source::WorkerSource;
 
-/// The classes that the graphs of a program may have.
+/// The classes that the graphs of a program may have, and the passes over their plans.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     classes: Vec<&'static StageClass>,
+    pub(crate) passes: &'static [Pass],
 }
 
+/// Changes a plan so that it costs less: moves work into the kernel, merges stages.
+///
+/// The error says what the plan asks for that cannot be.
+pub type Pass = fn(&mut Plan, &Catalog) -> Result<(), String>;
+
 impl Catalog {
-    /// The classes of this crate.
-    pub fn standard() -> &'static Catalog {
-        static STANDARD: LazyLock<Catalog> =
-            LazyLock::new(|| Catalog { classes: classes::CLASSES.iter().collect() });
-        &STANDARD
+    /// Classes, and passes over plans of them, which follow each other.
+    pub fn new(classes: &'static [StageClass], passes: &'static [Pass]) -> Catalog {
+        Catalog { classes: classes.iter().collect(), passes }
     }
 
     /// Adds a class, in place of one with its name.
@@ -98,7 +95,7 @@ pub struct StageClass {
     /// Adds the access that a stage needs once it was made.
     pub access: fn(&Arguments, &mut StageAccess),
     /// Checks arguments that depend on files or on the interfaces, of which there may be none yet.
-    pub check: fn(&Arguments, &[Interface], &InterfaceOptions) -> Result<(), OpenError>,
+    pub check: fn(&Arguments, &[Interface], &GraphSettings) -> Result<(), OpenError>,
     /// Makes one.
     pub make: Constructor,
 }
@@ -143,11 +140,13 @@ pub enum Property {
     ReceiveHash,
     /// An output that sends packets on interfaces.
     Sends,
+    /// An output that alone writes to the file of its argument `name`.
+    Writer,
     /// An output whose losses fail the run.
     Archive,
     /// Writes the file of the run that `tapline view` reads.
     View,
-    /// Scripts run in it, which need [`WATCH_STACK_LEN`](crate::stages::WATCH_STACK_LEN) bytes of stack.
+    /// Scripts run in it, which need more stack than a thread has.
     Scripts,
     /// Makes files, sends, or reads files again while it runs: not for a daemon that has no rights left.
     External,
@@ -226,50 +225,30 @@ pub struct BuildContext<'a> {
     /// The stage follows the source directly: the kernel may have applied its filter to some interfaces.
     pub is_first: bool,
     /// The kernel's work that is this stage's, where the kernel takes it.
-    pub tally: Option<&'a KernelTally>,
+    pub tally: Option<&'a Tally>,
     /// Stop requests and the packet limit of the run.
     pub control: &'a Arc<Control>,
     /// Settings common to all workers.
     pub common: &'a GraphSettings,
 }
 
+/// Work on packets that the kernel does for stages; a pass over the plan and their classes know its type.
+pub type Tally = Arc<dyn Any + Send + Sync>;
+
 /// Settings common to all stages and workers.
 pub struct GraphSettings {
-    /// The options for compiling a filter for an interface.
-    pub options: InterfaceOptions,
     /// The number of workers.
     pub workers: usize,
-    /// Filters stay in the interpreter, never become native code.
-    pub interpret: bool,
     /// The directory of relative file names.
     pub directory: PathBuf,
-    /// The file of the stage `view`; without one it writes for this process alone.
-    pub view: Option<Arc<ViewFile>>,
-    /// Files of rules, which workers share.
-    pub rule_files: RuleFiles,
-    /// Files of places, which stages and workers share.
-    pub place_files: PlaceFiles,
-    /// The process that starts commands of rules for this one, which is confined; without one they are children of this
-    /// process.
-    pub commands: Option<Arc<CommandStarter>>,
+    /// Anything that stages share, whose type their crate knows.
+    pub stages: Arc<dyn Any + Send + Sync>,
 }
 
-/// The options for compiling a filter for an interface.
-pub type InterfaceOptions = Arc<dyn Fn(&Interface) -> tapline_filter::Options + Send + Sync>;
-
-/// One worker, filters of the interface's link type, no files.
+/// One worker, and nothing that stages share.
 impl Default for GraphSettings {
     fn default() -> GraphSettings {
-        GraphSettings {
-            options: Arc::new(|interface| tapline_filter::Options::new(interface.link_type)),
-            workers: 1,
-            interpret: false,
-            directory: PathBuf::new(),
-            view: None,
-            rule_files: RuleFiles::default(),
-            place_files: PlaceFiles::default(),
-            commands: None,
-        }
+        GraphSettings { workers: 1, directory: PathBuf::new(), stages: Arc::new(()) }
     }
 }
 

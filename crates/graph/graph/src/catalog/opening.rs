@@ -86,6 +86,9 @@ impl Plan {
 }
 
 /// Opens nothing: for classes of which only programs know how to open them.
-pub(crate) fn refuse<T>(context: &OpenContext<'_>) -> Result<T, OpenError> {
+///
+/// # Errors
+/// Always.
+pub fn refuse<T>(context: &OpenContext<'_>) -> Result<T, OpenError> {
     Err(format!("{}: this program opens no {}", context.node().name, context.node().class.name).into())
 }

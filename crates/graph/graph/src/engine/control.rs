@@ -207,7 +207,7 @@ impl Control {
     }
 
     /// Takes up to `wanted` packets from the rest of the limit.
-    pub(crate) fn take(&self, wanted: u64) -> u64 {
+    pub fn take(&self, wanted: u64) -> u64 {
         let before = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(if left == u64::MAX { left } else { left.saturating_sub(wanted) })
         });
@@ -219,12 +219,12 @@ impl Control {
     }
 
     /// Whether bytes are limited.
-    pub(crate) fn limits_bytes(&self) -> bool {
+    pub fn limits_bytes(&self) -> bool {
         self.remaining_bytes.load(Ordering::Relaxed) != u64::MAX
     }
 
     /// Takes a packet of `len` bytes from the rest of the limit; whether it is still within it.
-    pub(crate) fn take_bytes(&self, len: u64) -> bool {
+    pub fn take_bytes(&self, len: u64) -> bool {
         let before = self.remaining_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             (left > 0).then(|| left.saturating_sub(len))
         });

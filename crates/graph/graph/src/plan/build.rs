@@ -10,8 +10,8 @@ use super::Plan;
 use crate::catalog::{BuildContext, Constructor, GraphSettings};
 use crate::engine::Control;
 use crate::graph::{Graph, NewNode, NodeId};
+use crate::source_stage::SourceStage;
 use crate::stage::{Stage, TickContext};
-use crate::stages::SourceStage;
 use crate::worker_merge::MergeInputs;
 
 /// The context in which the stages of one worker are made.

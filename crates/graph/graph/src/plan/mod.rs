@@ -1,29 +1,24 @@
 //! From graphs, of texts or of values, to one plan that runs their common parts once.
 //!
 //! ```text
-//! texts --parse--> PlanBuilder --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
+//! texts --parse--> PlanBuilder --check--> stages with their arguments, in order --share--> Plan --passes--> Plan --build(worker)--> Graph
 //! ```
 //!
 //! One file a step: [`builder`] holds a graph as it was written, [`check`] knows classes and connections, [`share`]
-//! finds stages that do the same to the same packets, [`kernel`] finds filters that the source can run, [`sets`]
-//! filters that are evaluated together, [`split`] separates the work of several workers from the work that is done
-//! once, [`build`] makes the stages of one worker.
+//! finds stages that do the same to the same packets, [`split`] separates the work of several workers from the work that
+//! is done once, [`build`] makes the stages of one worker.
 
 mod build;
 mod builder;
 mod check;
 mod dot;
-mod kernel;
-mod sets;
 mod share;
 mod split;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use tapline_capture::af_packet::KernelTally;
-
-use crate::catalog::{Arguments, Catalog, Property, StageClass};
+use crate::catalog::{Arguments, Catalog, Property, StageClass, Tally};
 use crate::language::{SyntaxError, parse};
 
 pub use build::{WorkerContext, build, nodes};
@@ -63,7 +58,7 @@ pub struct PlanNode {
     /// follows, or the union of several.
     pub kernel_filter: Option<String>,
     /// The work on packets that the kernel does at a device, for the device and for the stages whose work it is.
-    pub tally: Option<KernelTally>,
+    pub tally: Option<Tally>,
     /// Whether the node's filter already runs elsewhere: in the kernel of its source, or in a set of filters.
     pub is_filtered_upstream: bool,
     /// The number of this exit, from 0, if the node hands packets of a worker to the stages that run once.
@@ -121,9 +116,7 @@ impl Plan {
     }
 
     fn optimised(mut self, catalog: &Catalog) -> Result<Plan, String> {
-        kernel::push_down(&mut self);
-        kernel::push_down_work(&mut self)?;
-        sets::merge(&mut self, catalog);
+        catalog.passes.iter().try_for_each(|pass| pass(&mut self, catalog))?;
         Ok(self)
     }
 
@@ -178,9 +171,9 @@ impl Plan {
         split::split(self)
     }
 
-    /// Moves filters out of the kernel back into the graph.
-    pub fn filter_in_user_space(&mut self) {
-        kernel::take_back(self);
+    /// The name if no node has it, or else with a number.
+    pub fn unique_name(&self, name: String) -> String {
+        share::unique(self, name)
     }
 
     /// The plan as a drawing for `dot`.

@@ -5,6 +5,7 @@
 
 use super::check::Checked;
 use super::{Plan, PlanNode};
+use crate::catalog::{Arguments, Property};
 use crate::language::SyntaxError;
 
 /// Adds the stages of one graph to a plan. `prefix` goes before names that were not given, where there are several
@@ -60,13 +61,10 @@ pub(super) fn unique(plan: &Plan, name: String) -> String {
     names.find(|name| !is_taken(plan, name)).unwrap_or(name)
 }
 
-/// Classes whose stages write to the file of their argument `name`.
-const WRITERS: [&str; 2] = ["record", "store"];
-
 /// Two stages cannot write to one file.
 fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError> {
-    let file = |arguments: &crate::catalog::Arguments| arguments.text("name").to_owned();
-    if !WRITERS.contains(&stage.class.name) {
+    let file = |arguments: &Arguments| arguments.text("name").to_owned();
+    if !stage.class.has(Property::Writer) {
         return Ok(());
     }
     let wanted = file(&stage.arguments);

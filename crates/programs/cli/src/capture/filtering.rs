@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use tapline_graph::stages::fits_any;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
+use tapline_stages::fits_any;
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text};

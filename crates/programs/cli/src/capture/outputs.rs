@@ -11,10 +11,10 @@ use jiff::tz::TimeZone;
 use tapline_file::{
     FileCreator, FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size,
 };
-use tapline_graph::stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, LinesOutput, arrow_output};
 use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
+use tapline_stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, LinesOutput, arrow_output};
 use tapline_store::RecorderSettings;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{AllowedAccess, folder_of};

@@ -18,14 +18,14 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
 use tapline_generator::{KEYS, Recipe};
-use tapline_graph::stages::FileOutput;
 use tapline_graph::{
-    Chain, Control, Engine, GeneratedSource, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters,
-    StageStatus, TickContext, grouped,
+    Control, Engine, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters, StageStatus, TickContext,
+    grouped,
 };
 use tapline_meters::Meters;
 use tapline_packet::{Interface, Timestamp};
 use tapline_source::{Error, Source};
+use tapline_stages::{Chain, FileOutput, GeneratedSource};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::FormatArg;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tapline_generator::Rate;
-use tapline_graph::{Control, GeneratedSource};
+use tapline_graph::Control;
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_source::{Advance, Error, Source};
+use tapline_stages::GeneratedSource;
 use tapline_transmit::{LEAD_NS, Pacer, Schedule};
 
 use super::GenerateArgs;

@@ -10,11 +10,12 @@ use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, PlanNode, WorkerContext};
-use tapline_graph::stages::CommandStarter;
 use tapline_graph::{Control, Engine, Inlet, RunReport, WorkerSource};
 use tapline_measure::costs::{EngineOutcome, Measured, PreparedRun};
 use tapline_meters::{Meters, merge_workers};
+use tapline_packet::Interface;
 use tapline_source::Source;
+use tapline_stages::{CommandStarter, StageSettings, filter_in_user_space};
 use tapline_sys::bpf::RunTimeStatistics;
 use tapline_sys::sandbox::folder_of;
 
@@ -96,7 +97,7 @@ fn plan(args: &ProfileArgs) -> Result<Plan> {
     let source = plan::GraphText { name: "profile", text: &text };
     let mut plan = Plan::new(catalog(), &[source]).map_err(|error| anyhow!("{error}"))?;
     if args.no_kernel_filter {
-        plan.filter_in_user_space();
+        filter_in_user_space(&mut plan);
     }
     Ok(plan)
 }
@@ -111,12 +112,8 @@ fn common(
     compiler: Arc<Compiler>,
     commands: Option<Arc<CommandStarter>>,
 ) -> GraphSettings {
-    GraphSettings {
-        options: Arc::new(move |interface| compiler.options(interface)),
-        interpret: args.interpret,
-        commands,
-        ..GraphSettings::default()
-    }
+    let options = Arc::new(move |interface: &Interface| compiler.options(interface));
+    StageSettings { options, interpret: args.interpret, commands, ..StageSettings::default() }.into()
 }
 
 /// Reports warnings of interfaces.

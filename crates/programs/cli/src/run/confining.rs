@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tapline_graph::catalog::StageAccess;
 use tapline_graph::plan::Plan;
-use tapline_graph::stages::CommandStarter;
+use tapline_stages::CommandStarter;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::AllowedAccess;
 

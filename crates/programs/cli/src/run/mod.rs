@@ -26,11 +26,11 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use tapline_capture::Listener;
 use tapline_graph::catalog::{self, GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
-use tapline_graph::stages::input_file;
-use tapline_graph::{Control, RunEnd, ViewFile, WorkerSource};
+use tapline_graph::{Control, RunEnd, WorkerSource};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Error;
+use tapline_stages::{StageSettings, ViewFile, input_file};
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
@@ -174,11 +174,14 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
     let of_filters = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {
-        options: Arc::new(move |interface| of_filters.options(interface)),
         workers,
-        view,
-        commands,
-        ..GraphSettings::default()
+        ..StageSettings {
+            options: Arc::new(move |interface| of_filters.options(interface)),
+            view,
+            commands,
+            ..StageSettings::default()
+        }
+        .into()
     });
     let places = sockets.start()?;
     if let Some(args) = reload {
@@ -239,7 +242,7 @@ fn open_view(
     if let [one, other, ..] = views.as_slice() {
         bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
     }
-    let create = || -> Result<ViewFile, tapline_graph::ViewError> {
+    let create = || -> Result<ViewFile, tapline_stages::ViewError> {
         let view = ViewFile::create(&reporting::title(plan))?;
         // An interface without a packet is live, too, and each of its seconds has zeros.
         if interfaces.iter().any(|interface| interface.if_index > 0 || Listener::is_socket(interface)) {

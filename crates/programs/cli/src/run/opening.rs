@@ -14,15 +14,15 @@ use tapline_capture::af_packet::{
 use tapline_export::TopicAddress;
 use tapline_file::{FileInput, FileWriter, MergeOrder, Section, WriteOptions};
 use tapline_graph::catalog::{
-    self, Catalog, Constructor, InterfaceOptions, OpenContext, OpenError, OpenSite, Property, StageClass,
+    Catalog, Constructor, GraphSettings, OpenContext, OpenError, OpenSite, Property, StageClass,
 };
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{FileOutput, LineFormat, LinesOutput};
 use tapline_graph::{Control, RestampedSource, Stage, WorkerSource};
 use tapline_meters::StampMode;
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_source::{Error, Source};
+use tapline_stages::{FileOutput, LineFormat, LinesOutput, StageSettings};
 use tapline_store::RecorderSettings;
 use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;
@@ -51,55 +51,57 @@ pub(crate) struct Opener {
 pub(crate) fn catalog() -> &'static Catalog {
     static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
         let own = [&DEVICE, &FILE, &LISTEN, &PRINT, &JSON, &RECORD, &STORE, &PUBLISH, &BOUNCE, &REFLECT];
-        own.into_iter().fold(Catalog::standard().clone(), Catalog::with)
+        own.into_iter().fold(tapline_stages::catalog().clone(), Catalog::with)
     });
     &CATALOG
 }
 
 static DEVICE: StageClass = StageClass {
     make: Constructor::Source(|context| device(Opener::of(context), context).map_err(boxed)),
-    ..catalog::DEVICE
+    ..tapline_stages::DEVICE
 };
 static FILE: StageClass = StageClass {
     make: Constructor::Source(|context| file(Opener::of(context), context).map_err(boxed)),
-    ..catalog::FILE
+    ..tapline_stages::FILE
 };
 static LISTEN: StageClass = StageClass {
     make: Constructor::Source(|context| listen(Opener::of(context), context).map_err(boxed)),
-    ..catalog::LISTEN
+    ..tapline_stages::LISTEN
 };
 static PRINT: StageClass = StageClass {
     make: Constructor::Output(|context| lines(context, Opener::of(context).settings.json).map_err(boxed)),
-    ..catalog::PRINT
+    ..tapline_stages::PRINT
 };
-static JSON: StageClass =
-    StageClass { make: Constructor::Output(|context| lines(context, true).map_err(boxed)), ..catalog::JSON };
+static JSON: StageClass = StageClass {
+    make: Constructor::Output(|context| lines(context, true).map_err(boxed)),
+    ..tapline_stages::JSON
+};
 static RECORD: StageClass = StageClass {
     make: Constructor::Output(|context| record(Opener::of(context), context).map_err(boxed)),
-    ..catalog::RECORD
+    ..tapline_stages::RECORD
 };
 static STORE: StageClass = StageClass {
     make: Constructor::Output(|context| store(Opener::of(context), context).map_err(boxed)),
-    ..catalog::STORE
+    ..tapline_stages::STORE
 };
 static PUBLISH: StageClass = StageClass {
     access: |arguments, access| {
         access.allowed.removes.extend(folder_of(&socket_of(arguments)).map(Path::to_owned));
     },
     make: Constructor::Output(|context| publish(Opener::of(context), context).map_err(boxed)),
-    ..catalog::PUBLISH
+    ..tapline_stages::PUBLISH
 };
 static BOUNCE: StageClass = StageClass {
     make: Constructor::Output(|context| {
         sending::bounce(&Opener::of(context).settings, context).map_err(boxed)
     }),
-    ..catalog::BOUNCE
+    ..tapline_stages::BOUNCE
 };
 static REFLECT: StageClass = StageClass {
     make: Constructor::Output(|context| {
         sending::reflect(&Opener::of(context).settings, context).map_err(boxed)
     }),
-    ..catalog::REFLECT
+    ..tapline_stages::REFLECT
 };
 
 /// An error of this program on its way through the library.
@@ -175,12 +177,13 @@ impl Opener {
 /// Checks files and filters for interfaces, of which there may be none yet.
 pub(crate) fn check(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interface]) -> Result<()> {
     let of_interfaces = Arc::clone(compiler);
-    let options: InterfaceOptions = Arc::new(move |interface| of_interfaces.options(interface));
+    let options = Arc::new(move |interface: &Interface| of_interfaces.options(interface));
+    let settings: GraphSettings = StageSettings { options, ..StageSettings::default() }.into();
     // Link types that a store was asked about in vain have no packets here.
     let fit = interfaces.iter().filter(|interface| !compiler.unfit().has(interface.link_type));
     let fit: Vec<Interface> = fit.cloned().collect();
     for node in &plan.nodes {
-        (node.class.check)(&node.arguments, &fit, &options).map_err(unboxed).map_err(|error| {
+        (node.class.check)(&node.arguments, &fit, &settings).map_err(unboxed).map_err(|error| {
             // A filter depends on the link types of interfaces, other mistakes do not.
             let names = || fit.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
             match error.is::<Error>() {
@@ -265,7 +268,7 @@ fn device(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_filter_runs: settings.kernel_filter_runs.clone(),
-        tally: node.tally.clone(),
+        tally: tapline_stages::kernel_tally(node.tally.as_ref()).cloned(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.

@@ -18,8 +18,8 @@ use tapline_daemon::{AccessRule, Capture, CaptureRule, Log, Orders, Rules, Serve
 use tapline_filter::HandleKind;
 use tapline_graph::catalog::Arguments;
 use tapline_graph::plan::PlanNode;
-use tapline_graph::stages::{Publish, PublishedSource};
 use tapline_packet::Interface;
+use tapline_stages::{Publish, PublishedSource};
 use tapline_tap_client::{SOCKET_VARIABLE, place_socket};
 
 use crate::privileges;

@@ -4,8 +4,8 @@ use anyhow::Result;
 use tapline_graph::Stage;
 use tapline_graph::catalog::{Arguments, OpenContext, Property};
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
+use tapline_stages::{Bounce, Reflect};
 use tapline_transmit::{FrameEdit, SendPolicy, SendSettings, Transmitter};
 
 use super::settings::RunSettings;

@@ -14,7 +14,6 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use tapline_graph::catalog::{GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
-use tapline_graph::stages::SharedOutput;
 use tapline_graph::{
     Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
     Stage, Table, WorkerMerge, WorkerSource,
@@ -22,6 +21,7 @@ use tapline_graph::{
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Source;
+use tapline_stages::SharedOutput;
 
 use super::reporting::Watcher;
 use crate::capture::share;
@@ -198,7 +198,7 @@ fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>> {
-    Ok(thread::Builder::new().stack_size(tapline_graph::stages::WATCH_STACK_LEN).spawn_scoped(scope, work)?)
+    Ok(thread::Builder::new().stack_size(tapline_stages::WATCH_STACK_LEN).spawn_scoped(scope, work)?)
 }
 
 fn finished<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {

@@ -14,10 +14,10 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_daemon::{Capture, CaptureRule, PublishRule, Rules};
 use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_graph::Stage;
-use tapline_graph::catalog::{Catalog, Constructor, GraphSettings, PUBLISH, Property, StageClass};
+use tapline_graph::catalog::{Constructor, Property, StageClass};
 use tapline_graph::plan::{GraphText, Plan, PlanNode};
-use tapline_graph::stages::{Publish, PublishedSource};
 use tapline_packet::Interface;
+use tapline_stages::{PUBLISH, Publish, PublishedSource, StageSettings};
 use tapline_tap_client::protocol::AttachRequest;
 use tapline_tap_client::{Tap, WakeThreshold};
 
@@ -43,7 +43,7 @@ pub(super) struct OpenedPlace {
 fn plan_of(capture: &str, places: &[&PublishRule]) -> Result<Plan> {
     let texts: Vec<String> = places.iter().map(|place| place.graph()).collect();
     let named = places.iter().zip(&texts).map(|(place, text)| GraphText { name: &place.name, text });
-    let catalog = Catalog::standard().clone().with(&PLACE);
+    let catalog = tapline_stages::catalog().clone().with(&PLACE);
     let plan = Plan::new(&catalog, &named.collect::<Vec<_>>());
     let plan = plan.map_err(|why| anyhow!("[[publish]]: {why}"))?;
     plan.nodes.iter().try_for_each(|node| check(node, capture, places))?;
@@ -125,7 +125,7 @@ fn reader(capture: &str, plan: Plan, mut stages: HashMap<usize, Publish>) -> Rea
         ..Options::default()
     };
     let graph = move |_: &Tap, site: &GraphSite<'_>| {
-        let common = GraphSettings { options: Arc::new(options), ..GraphSettings::default() };
+        let common = StageSettings { options: Arc::new(options), ..StageSettings::default() }.into();
         site.build(&plan, &common, |node| {
             let stage = stages.remove(&node).ok_or("each place was opened")?;
             Ok(Box::new(stage) as Box<dyn Stage>)

@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use tapline_daemon::{Log, RecordRule, Rules};
-use tapline_graph::Graph;
-use tapline_graph::stages::SourceStage;
+use tapline_graph::{Graph, SourceStage};
 use tapline_packet::Interface;
 use tapline_store::Recorder;
 use tapline_sys::privilege::{self, Identity};

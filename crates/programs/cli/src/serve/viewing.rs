@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tapline_daemon::Rules;
-use tapline_graph::ViewFile;
-use tapline_graph::catalog::{Catalog, GraphSettings};
 use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_source::Source as _;
+use tapline_stages::{StageSettings, ViewFile};
 use tapline_sys::privilege::Identity;
 use tapline_tap_client::protocol::AttachRequest;
 use tapline_tap_client::{Tap, WakeThreshold};
@@ -53,14 +52,14 @@ fn open(capture: &str, identity: Option<&Identity>) -> Result<Reader> {
         meter.named("meter"),
         StageDraft::new("view").named("live"),
     ]);
-    let plan = graph.plan(Catalog::standard()).map_err(|why| anyhow!(why))?;
+    let plan = graph.plan(tapline_stages::catalog()).map_err(|why| anyhow!(why))?;
     let attach =
         AttachRequest { capture: capture.to_owned(), delay_ms: DELAY_MS, ..AttachRequest::default() };
     let graph = move |tap: &Tap, site: &GraphSite<'_>| {
         if tap.interfaces().iter().any(|interface| interface.if_index > 0) {
             file.set_live();
         }
-        let common = GraphSettings { view: Some(Arc::new(file)), ..GraphSettings::default() };
+        let common = StageSettings { view: Some(Arc::new(file)), ..StageSettings::default() }.into();
         site.build(&plan, &common, |_| Err("a view has no outputs".to_owned()))
     };
     Ok(Reader { role: Role::View, attach, wake: WAKE, graph: Box::new(graph) })

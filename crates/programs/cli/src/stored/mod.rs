@@ -15,10 +15,10 @@ use clap::Args;
 use tapline_bpf::PacketFilter;
 use tapline_file::{Excerpt, PacketNumbers};
 use tapline_filter::Options;
-use tapline_graph::stages::CompileFilter;
 use tapline_ir::CompiledFilter;
 use tapline_jit::TieredFilter;
 use tapline_packet::Interface;
+use tapline_stages::CompileFilter;
 use tapline_store::moments::Clock;
 use tapline_store::{
     Catalog, NameFilter, Question, Search, SearchFilter, StoreInput, StoreName, StoreReading, Window,

@@ -1,0 +1,354 @@
+//! `batches`: flows leave in sealed batches, which are kept until the receiver has acknowledged them.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tapline_export::{
+    Account, BatchExporter, Blocks, Cause, Destination as BatchDestination, Encoding, Limits, Schema, Secret,
+    Sensor, Spool,
+};
+use tapline_graph::Stage;
+use tapline_graph::catalog::{
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageAccess,
+    StageClass, StageInput,
+};
+
+fn add_access(arguments: &Arguments, access: &mut StageAccess) {
+    places::add_place_files(arguments, access);
+    let [spool, secret] =
+        ["spool", "secret"].map(|name| Some(arguments.text(name)).filter(|text| *text != "none"));
+    spool.iter().for_each(|spool| access.makes_folder(spool));
+    access.allowed.reads.extend(secret.map(Into::into));
+    let Ok(to) = tapline_export::Destination::parse(arguments.text("to")) else { return };
+    access.allowed.reads.extend(to.files_read());
+    access.allowed.ip |= to.is_remote();
+    to.file().iter().for_each(|file| access.makes_file(file));
+}
+use tapline_flow::export::{
+    ExportAccount, ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder,
+    TableShape, goflow_template,
+};
+use tapline_flow::{Flow, Sampling};
+use tapline_geo::Places;
+use tapline_packet::Timestamp;
+
+use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::places;
+use crate::settings::StageSettings;
+
+/// Maximum number of workers: the low bits of their epoch distinguish them.
+const WORKERS_MAX: u64 = 64;
+
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "batches",
+    summary: "sends flows in batches, kept until they are acknowledged",
+    description: "Right behind `flow`. Rows are those of `flowlog`. Full batches are encoded by a thread as blocks, each with an id (sensor, epoch, number), and a block is kept until its \
+        receiver acknowledges it: in memory, and with a spool on disk, from where the next run delivers the blocks of this one. Its account is \
+        of packets: those in rows that were \
+        acknowledged or spooled are written, those in memory are buffered, and others are lost: the memory or the spool was full, the receiver refused them, or it was away to the end \
+        (docs/export.md).",
+    parameters: &[
+        Parameter {
+            name: "to",
+            kind: ParameterType::Text,
+            default: None,
+            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, ipfix, native, arrow, parquet",
+        },
+        Parameter {
+            name: "template",
+            kind: ParameterType::Text,
+            default: Some("default"),
+            meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
+        },
+        Parameter {
+            name: "biflow",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether both directions are one row",
+        },
+        Parameter {
+            name: "domain",
+            kind: ParameterType::Number(0, u32::MAX as u64),
+            default: Some("1"),
+            meaning: "the observation domain, of the first worker",
+        },
+        Parameter {
+            name: "exporter",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template; records: each flow's own, behind collect",
+        },
+        Parameter {
+            name: "sensor",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the name of this sensor in the ids of blocks; none is the host's name",
+        },
+        Parameter {
+            name: "rows",
+            kind: ParameterType::Number(1, 1_000_000),
+            default: Some("100000"),
+            meaning: "a batch is sealed with this many rows",
+        },
+        Parameter {
+            name: "time",
+            kind: ParameterType::Duration,
+            default: Some("5s"),
+            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
+        },
+        Parameter {
+            name: "block",
+            kind: ParameterType::Number(1_000, 64_000_000),
+            default: Some("4M"),
+            meaning: "bytes of a block, beyond which it goes by one flow at most",
+        },
+        Parameter {
+            name: "memory",
+            kind: ParameterType::Number(1_000_000, 1_000_000_000_000),
+            default: Some("256M"),
+            meaning: "bytes of batches and blocks that wait in memory; more are lost on live interfaces, and the reader of files waits",
+        },
+        Parameter {
+            name: "patience",
+            kind: ParameterType::Duration,
+            default: Some("10s"),
+            meaning: "the longest time without an acknowledgement that the end of a run, or the reader of a file, waits",
+        },
+        Parameter {
+            name: "spool",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the folder that keeps blocks while the receiver is away, and over the end of the run",
+        },
+        Parameter {
+            name: "spool_size",
+            kind: ParameterType::Number(1_000_000, 1_000_000_000_000_000),
+            default: Some("1G"),
+            meaning: "the most bytes in it, of all workers",
+        },
+        Parameter {
+            name: "secret",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "a file whose first line is the password of the user in the URL, or the token where there is none",
+        },
+        places::PARAMETER,
+    ],
+    outputs: Outputs::None,
+    input: StageInput::Flows(check_details),
+    order: Order::Flow,
+    example: "device(eth0) -> flow -> batches(\"https://receiver/flows\", spool=\"/var/spool/tapline\")",
+    properties: &[Property::External],
+    access: add_access,
+    make: Constructor::Stage(make),
+    ..StageClass::BASE
+};
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let text = |error: tapline_export::Error| error.to_string();
+    let mut to = BatchDestination::parse(arguments.text("to")).map_err(text)?;
+    if site.common.workers > 1 && !to.is_remote() {
+        return Err("several workers cannot write one file: leave --workers out".to_owned());
+    }
+    let options = ExportOptions {
+        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter: exporter(arguments)?,
+        is_collected: arguments.text("exporter") == RECORDS,
+        has_places: places::is_given(arguments),
+        ..ExportOptions::of_rows(&template(arguments, to.encoding()), arguments.text("biflow") == "yes")
+    };
+    let shape = TableShape::new(&options).map_err(|error| error.to_string())?;
+    let encoder = encoder(&to, &shape, &options)?;
+    if to.encoding() == Encoding::Native {
+        let columns = NativeEncoder::new(&shape, to.is_old()).columns();
+        to.set_schema(Schema { version: shape.version(), columns });
+    }
+    let epoch = epoch(site.worker as u64);
+    let blocks = Blocks::new(sensor(arguments).map_err(text)?, epoch, to.encoding(), &shape, encoder);
+    let blocks = if to.is_keyed_by_flow() { blocks.keyed_by_flow() } else { blocks };
+    let given = |name: &str| Some(arguments.text(name)).filter(|text| *text != "none");
+    let secret = given("secret").map(|path| Secret::of_file(Path::new(path))).transpose().map_err(text)?;
+    let spool = given("spool").map(|folder| {
+        let folder = site.common.path(folder).join(to.slug()).join(site.worker.to_string());
+        let bytes = arguments.number("spool_size") / site.common.workers.max(1) as u64;
+        Spool::open(&folder, bytes, to.encoding())
+    });
+    let spool = spool.transpose().map_err(text)?;
+    let limits = Limits {
+        rows: arguments.number("rows"),
+        time: Duration::from_nanos(arguments.nanoseconds("time")),
+        block: (arguments.number("block") as usize).min(to.block_max()),
+        memory: arguments.number("memory") as usize / site.common.workers.max(1),
+        patience: Duration::from_nanos(arguments.nanoseconds("patience")),
+    };
+    let carrier = to.open(secret).map_err(text)?;
+    let mut exporter = BatchExporter::start(shape, blocks, carrier, spool, limits).map_err(text)?;
+    exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
+    let batches = Batches { exporter, is_live: false, name: to.to_string() };
+    let files = StageSettings::of(site.common).place_files.open(arguments, site)?;
+    Ok(stage("batches", batches, DELAY, files, site.control))
+}
+
+/// The template, of which the default is another for messages that have fewer fields.
+fn template(arguments: &Arguments, encoding: Encoding) -> String {
+    let template = arguments.text("template");
+    match encoding {
+        Encoding::Goflow => goflow_template(template),
+        #[cfg(feature = "parquet")]
+        Encoding::Parquet => tapline_flow::export::parquet_template(template),
+        _ => template.to_owned(),
+    }
+}
+
+fn encoder(
+    to: &BatchDestination,
+    shape: &TableShape,
+    options: &ExportOptions,
+) -> Result<Box<dyn TableEncoder>, String> {
+    match to.encoding() {
+        Encoding::JsonLines => Ok(Box::new(JsonEncoder::new(shape))),
+        Encoding::Native => Ok(Box::new(NativeEncoder::new(shape, to.is_old()))),
+        Encoding::Goflow => {
+            GoflowEncoder::new(shape).map(|encoder| Box::new(encoder) as _).map_err(|error| error.to_string())
+        }
+        Encoding::Ipfix => {
+            let encoder = IpfixEncoder::new(shape, options);
+            encoder.map(|encoder| Box::new(encoder) as _).map_err(|error| error.to_string())
+        }
+        #[cfg(feature = "arrow")]
+        Encoding::Arrow => Ok(Box::new(tapline_flow::export::ArrowEncoder::new(shape))),
+        #[cfg(feature = "parquet")]
+        Encoding::Parquet => Ok(Box::new(tapline_flow::export::ParquetEncoder::new(shape))),
+        other => {
+            let name = other.name();
+            Err(format!("this build has no encoder for {name}: cargo build --release --features {name}"))
+        }
+    }
+}
+
+/// The time of the start, which no other run of this sensor has, and no other worker.
+pub(super) fn epoch(worker: u64) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    ns - ns % WORKERS_MAX + worker % WORKERS_MAX
+}
+
+/// The sensor that was named, or the host.
+fn sensor(arguments: &Arguments) -> Result<Sensor, tapline_export::Error> {
+    if arguments.text("sensor") != "none" {
+        return Sensor::new(arguments.text("sensor"));
+    }
+    host()
+}
+
+pub(super) fn host() -> Result<Sensor, tapline_export::Error> {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let fits =
+        |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
+    let name: String = host.trim().trim_start_matches('.').chars().map(fits).take(64).collect();
+    Sensor::new(if name.is_empty() { "sensor" } else { &name })
+}
+
+/// Losses by cause: each with the receiver's name and the reason, blocks and packets.
+pub(super) fn losses(
+    receiver: &str,
+    account: &Account,
+    reasons: &[(Cause, String)],
+) -> Vec<(String, u64, u64)> {
+    let of = |cause: Cause| {
+        let (blocks, lost) = (account.blocks_lost[cause as usize], account.lost[cause as usize]);
+        let reason = reasons.iter().find(|(other, _)| *other == cause).map(|(_, reason)| reason.as_str());
+        let name = format!("{receiver} ({}: {})", cause.name(), reason.unwrap_or("?"));
+        (blocks > 0).then_some((name, blocks, lost.packets))
+    };
+    Cause::ALL.into_iter().filter_map(of).collect()
+}
+
+struct Batches {
+    exporter: BatchExporter,
+    is_live: bool,
+    name: String,
+}
+
+impl Destination for Batches {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
+        self.exporter.set_sampling(sampling);
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.exporter.set_places(places);
+    }
+
+    fn set_live(&mut self, is_live: bool) {
+        self.is_live = is_live;
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
+        self.exporter.export(flows, now, self.is_live);
+        Ok(())
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        self.exporter.flush(now, self.is_live);
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
+        self.exporter.finish();
+        Ok(())
+    }
+
+    fn account(&self) -> ExportAccount {
+        let account = self.exporter.account();
+        ExportAccount {
+            flows: account.ended.flows,
+            records: account.ended.rows,
+            messages: account.blocks + account.blocks_lost.iter().sum::<u64>(),
+            octets: account.bytes,
+            written: account.acknowledged.packets + account.spooled.packets,
+            lost: account.all_lost().packets,
+            messages_lost: account.blocks_lost.iter().sum(),
+            left_out: 0,
+            waiting: account.in_flight.packets,
+        }
+    }
+
+    fn names(&self) -> &str {
+        &self.name
+    }
+
+    fn take_events(&mut self) -> Vec<String> {
+        self.exporter.take_events()
+    }
+
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        losses(&self.name, &self.exporter.account(), &self.exporter.reasons())
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let account = self.exporter.account();
+        let Account { acknowledged, spooled, lost, in_flight, blocks, repeated, .. } = account;
+        let mut counters = vec![
+            ("acknowledged", acknowledged.flows),
+            ("spooled", spooled.flows),
+            ("lost_memory", lost[Cause::Memory as usize].flows),
+            ("lost_refused", lost[Cause::Refused as usize].flows),
+            ("lost_spool_full", lost[Cause::SpoolFull as usize].flows),
+            ("lost_undelivered", lost[Cause::Undelivered as usize].flows),
+            ("in_flight", in_flight.flows),
+            ("blocks", blocks),
+            ("repeated", repeated),
+        ];
+        if account.found.flows > 0 {
+            counters.push(("earlier_found", account.found.flows));
+            counters.push(("earlier_acknowledged", account.replayed.flows));
+            counters.push(("earlier_lost", account.replay_lost.flows));
+        }
+        counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

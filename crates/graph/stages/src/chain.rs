@@ -1,0 +1,53 @@
+//! The graph of `tapline capture`: one chain.
+//!
+//! ```text
+//! source -> filter -> (fpl) -> limit -> (verify) -> snap -> every output
+//! ```
+
+use std::sync::Arc;
+
+use tapline_fpl_memory::SharedCells;
+use tapline_graph::{Control, Graph, NodeId, SourceStage, Stage};
+use tapline_meters::Meters;
+
+use crate::{CompileFilter, CompileFpl, FilterStage, FplStage, Limit, Snap, Verify};
+
+/// The stages between a source and its outputs.
+pub struct Chain {
+    /// The filter.
+    pub compile: CompileFilter,
+    /// An FPL program that decides after the filter.
+    pub decide: Option<CompileFpl>,
+    /// The shared memory that other processes see.
+    pub shared: Option<Arc<SharedCells>>,
+    /// Stop requests and the packet limit, for all workers together.
+    pub control: Arc<Control>,
+    /// The most bytes of a packet that outputs get.
+    pub snap_len: u32,
+    /// Whether marks are read, so that the result has lost, doubled and reordered packets.
+    pub verify: bool,
+}
+
+impl Chain {
+    /// The graph of one worker, and the node for its source.
+    pub fn graph(self, meters: &Meters, worker: u16, outputs: Vec<Box<dyn Stage>>) -> (Graph, NodeId) {
+        let mut graph = Graph::new(meters, worker);
+        let source = graph.add("source", "source", Box::new(SourceStage), &[]);
+        let filter = Box::new(FilterStage::new(self.compile, true));
+        let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
+        if let Some(decide) = self.decide {
+            last =
+                graph.add("fpl", "fpl", Box::new(FplStage::new(decide).sharing(self.shared)), &[(last, 0)]);
+        }
+        last = graph.add("limit", "limit", Box::new(Limit::new(self.control)), &[(last, 0)]);
+        if self.verify {
+            last = graph.add("verify", "verify", Box::new(Verify::default()), &[(last, 0)]);
+        }
+        last = graph.add("snap", "snap", Box::new(Snap(self.snap_len)), &[(last, 0)]);
+        for output in outputs {
+            let name = output.counters().output.unwrap_or_default().name;
+            graph.add(&name, "output", output, &[(last, 0)]);
+        }
+        (graph, source)
+    }
+}

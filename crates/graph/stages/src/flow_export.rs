@@ -1,0 +1,357 @@
+//! Flows that leave the graph: the common part of `ipfix` and `flowlog`.
+
+use std::any::Any;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapline_flow::export::{Element, ExportAccount};
+use tapline_flow::{DetailFields, Flow, Sampling};
+use tapline_geo::Places;
+use tapline_graph::catalog::Arguments;
+use tapline_graph::{
+    Control, ExpiredFlows, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext, grouped,
+};
+use tapline_packet::Timestamp;
+use tapline_source::{Error, OutputAccount, SkipCause};
+
+use super::places::PlaceReader;
+
+/// Ticks in a second. After some of them a message of a live interface is sent though it is not full. Messages of files
+/// are sent full, so that they do not depend on the speed of reading.
+const TICKS_A_SECOND: u64 = 10;
+/// Default time that messages and lines wait to be full.
+pub(super) const DELAY: Duration = Duration::from_secs(1);
+/// Timeout of a TCP message: short on live interfaces, where the ring fills meanwhile, and longer for files.
+const WRITE_TIMEOUT_LIVE: Duration = Duration::from_millis(250);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The name that `RowWriter` gives to standard output.
+const STANDARD_OUTPUT: &str = "standard output";
+
+/// Sampling of a meter, as its records report it. Collected flows have it in each record.
+pub(super) fn sampling_of(meter: &Arguments) -> Sampling {
+    let interval = sampling_factor(meter) as u32;
+    if meter.get("sample_by").is_none() {
+        return Sampling::NONE;
+    }
+    match meter.text("sample_by") {
+        _ if meter.text("scale") == "yes" => Sampling::NONE,
+        "flow" => Sampling::Flows(interval),
+        _ => Sampling::Packets(interval),
+    }
+}
+
+/// The sampling interval of a meter.
+fn sampling_factor(meter: &Arguments) -> u64 {
+    meter.get("sample").map_or(1, |_| meter.number("sample"))
+}
+
+/// Checks that the meters collect the details that a template needs.
+pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    let factor = |meter: &&Arguments| if meter.text("scale") == "yes" { sampling_factor(meter) } else { 1 };
+    if meters.iter().any(|meter| factor(meter) != factor(&meters[0])) {
+        return Err("its meters scale flows by different factors: give each a stage of its own".to_owned());
+    }
+    let needed = Element::needs_of(own.text("template"));
+    for meter in meters {
+        // A wrong word is reported by the meter.
+        let asked = DetailFields::parse(meter.get("details").unwrap_or("none")).unwrap_or(needed);
+        let missing = needed.without(asked);
+        if missing.any() {
+            let words = needed.with(asked).words();
+            return Err(format!(
+                "its template has elements of {}, which its meter does not collect: write flow(details=\"{words}\")",
+                missing.words()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A destination of flows.
+pub(super) trait Destination: Send {
+    /// Sets how packets or flows were sampled.
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
+    /// Sets the files of places of addresses, from the next flow on.
+    fn set_places(&mut self, places: &Arc<Places>);
+    fn set_write_timeout(&mut self, _timeout: Duration) {}
+    /// Whether the flows to come are of live interfaces.
+    fn set_live(&mut self, _is_live: bool) {}
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
+    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        self.flush(now)
+    }
+    /// Goes on with another file if its own was renamed. Returns whether it did.
+    fn reopen(&mut self, _now: Timestamp) -> Result<bool, tapline_flow::Error> {
+        Ok(false)
+    }
+    fn account(&self) -> ExportAccount;
+    fn names(&self) -> &str;
+    /// Takes the events that are to be shown to the user.
+    fn take_events(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Losses of each of several targets: its name, messages and packets.
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
+    /// Counters of this destination alone, which become further columns once those of all workers are added.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+    /// Further columns of the result, behind flows, records and octets.
+    fn told(&self, _all: &ExportAccount) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// Value of the parameter `exporter` for flows that were collected: each brings its exporter's address.
+pub(super) const RECORDS: &str = "records";
+
+pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
+    match arguments.text("exporter") {
+        "none" | RECORDS => Ok(None),
+        text => text
+            .parse()
+            .map(Some)
+            .map_err(|_| format!("exporter=\"{text}\" is not an address of IPv4 or IPv6")),
+    }
+}
+
+/// The stage that hands flows to `exporter`, and `places` with them. On live interfaces a message that is not full waits for `delay` at most.
+pub(super) fn stage(
+    class: &'static str,
+    exporter: impl Destination + 'static,
+    delay: Duration,
+    places: Option<PlaceReader>,
+    control: &Arc<Control>,
+) -> Box<dyn Stage> {
+    let ticks_waiting = (delay.as_millis() as u64 * TICKS_A_SECOND / 1000).clamp(1, u32::MAX.into()) as u32;
+    Box::new(ExportStage {
+        class,
+        exporter: Box::new(exporter),
+        places,
+        received: 0,
+        given: 0,
+        reported: 0,
+        small_packets: 0,
+        scale: 1,
+        now: None,
+        is_live: false,
+        ticks: 0,
+        ticks_waiting,
+        is_finished: false,
+        absorbed: ExportAccount::default(),
+        losses_absorbed: Vec::new(),
+        counters_absorbed: Vec::new(),
+        reloads: control.reloads().count(),
+        control: Arc::clone(control),
+        events: Vec::new(),
+        notices: Vec::new(),
+    })
+}
+
+struct ExportStage {
+    class: &'static str,
+    exporter: Box<dyn Destination>,
+    places: Option<PlaceReader>,
+    /// Packets received, and packets counted by the flows received.
+    received: u64,
+    given: u64,
+    /// Flows among `given` that other exporters metered.
+    reported: u64,
+    /// Packets of flows that were too small to be handed on.
+    small_packets: u64,
+    /// The factor of the counts of flows.
+    scale: u64,
+    /// The time of the last flows.
+    now: Option<Timestamp>,
+    is_live: bool,
+    ticks: u32,
+    ticks_waiting: u32,
+    is_finished: bool,
+    /// Counters of this stage in other workers, after they ended.
+    absorbed: ExportAccount,
+    losses_absorbed: Vec<(String, u64, u64)>,
+    counters_absorbed: Vec<(&'static str, u64)>,
+    /// Requests to read and open files again that were obeyed.
+    reloads: u64,
+    control: Arc<Control>,
+    events: Vec<String>,
+    notices: Vec<String>,
+}
+
+/// Adds counters by name.
+fn merge_counters(sum: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
+    for (name, count) in more {
+        match sum.iter_mut().find(|(known, _)| known == name) {
+            Some((_, all)) => *all += count,
+            None => sum.push((name, *count)),
+        }
+    }
+}
+
+/// Adds losses by name.
+fn merge_losses(sum: &mut Vec<(String, u64, u64)>, more: &[(String, u64, u64)]) {
+    for (name, messages, packets) in more {
+        match sum.iter_mut().find(|(known, ..)| known == name) {
+            Some((_, all_messages, all_packets)) => {
+                *all_messages += messages;
+                *all_packets += packets;
+            }
+            None => sum.push((name.clone(), *messages, *packets)),
+        }
+    }
+}
+
+pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
+    let one = |(name, messages, packets): &(String, u64, u64)| {
+        format!("{name}: {} messages, {} packets", grouped(*messages), grouped(*packets))
+    };
+    losses.iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+impl ExportStage {
+    /// Opens the file again if it was renamed; one that cannot be opened is reported, and the previous one stays.
+    fn reopen(&mut self, now: Timestamp) {
+        match self.exporter.reopen(now) {
+            Ok(true) => self.notices.push(format!("{} opened again", self.exporter.names())),
+            Ok(false) => {}
+            Err(error) => self.events.push(format!("{error}; the file before stays")),
+        }
+    }
+
+    fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
+        result.map_err(|error| match error {
+            // As for lines of packets: the reader of the pipe has closed it.
+            tapline_flow::Error::Write { collector, source }
+                if source.kind() == io::ErrorKind::BrokenPipe && collector == STANDARD_OUTPUT =>
+            {
+                Error::BrokenPipe { what: collector }
+            }
+            error => Error::Output { what: self.class.to_owned(), source: Box::new(error) },
+        })
+    }
+}
+
+impl Stage for ExportStage {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.received += packets.len() as u64;
+        Ok(())
+    }
+
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.now = Some(ended.now);
+        self.is_live = ended.is_live;
+        let set = self.exporter.set_sampling(ended.sampling);
+        self.checked(set)?;
+        if let Some(places) = self.places.as_mut().and_then(PlaceReader::take_new) {
+            self.exporter.set_places(&places);
+        }
+        self.exporter.set_live(ended.is_live);
+        self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
+        (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
+        let packets = ended.flows.iter().map(|flow| flow.answered_packets() / self.scale).sum::<u64>();
+        self.given += packets;
+        self.reported += ended.reported();
+        self.given += ended.small_packets;
+        let exported = self.exporter.export(ended.flows, ended.now);
+        self.checked(exported)
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.ticks += 1;
+        let reloads = self.control.reloads().count();
+        if std::mem::replace(&mut self.reloads, reloads) != reloads {
+            self.reopen(tick.now);
+        }
+        if self.is_live && self.ticks.is_multiple_of(self.ticks_waiting) {
+            let flushed = self.exporter.flush(tick.now);
+            self.checked(flushed)?;
+        }
+        Ok(StageStatus::Running)
+    }
+
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.is_finished = true;
+        let finished = self.exporter.finish(self.now.unwrap_or(tick.now));
+        self.checked(finished)?;
+        let losses = self.exporter.losses();
+        if self.is_live || losses.is_empty() {
+            return Ok(());
+        }
+        // A file is all there, and so should its flows be.
+        let source = format!("not all was taken: {}", losses_text(&losses)).into();
+        Err(Error::Output { what: self.class.to_owned(), source })
+    }
+
+    fn counters(&self) -> StageCounters {
+        let ExportAccount { written, lost, left_out, waiting, .. } = self.exporter.account();
+        let [written, lost, left_out, waiting] =
+            [written, lost, left_out, waiting].map(|packets| packets / self.scale);
+        // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
+        let rest = (self.received + self.reported).saturating_sub(self.given);
+        let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
+        let output = OutputAccount {
+            name: self.exporter.names().to_owned(),
+            written,
+            lost: lost + left_out + missing,
+            buffered: waiting + in_flows,
+            skipped: Some((SkipCause::SmallFlow, self.small_packets)),
+            ..OutputAccount::default()
+        };
+        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
+    }
+
+    fn result(&self) -> Option<Table> {
+        let mut all = self.exporter.account();
+        all.merge(&self.absorbed);
+        let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
+        let mut counters = self.exporter.counters();
+        merge_counters(&mut counters, &self.counters_absorbed);
+        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.told(&all), &counters].concat());
+        let mut losses = self.exporter.losses();
+        merge_losses(&mut losses, &self.losses_absorbed);
+        if !losses.is_empty() {
+            table.add("lost_by", losses_text(&losses).into());
+        }
+        Some(table)
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        let mut events = self.exporter.take_events();
+        events.append(&mut self.events);
+        events.extend(self.places.iter().flat_map(PlaceReader::take_messages));
+        events
+    }
+
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let all = self.exporter.account();
+        tell("flows", all.flows);
+        tell("records", all.records);
+        let further = self.exporter.told(&all).into_iter().chain(self.exporter.counters());
+        further.for_each(|(name, value)| tell(name, value));
+    }
+
+    fn merge(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<ExportStage>() {
+            self.absorbed.merge(&other.exporter.account());
+            self.absorbed.merge(&other.absorbed);
+            merge_counters(&mut self.counters_absorbed, &other.exporter.counters());
+            merge_counters(&mut self.counters_absorbed, &other.counters_absorbed);
+            merge_losses(&mut self.losses_absorbed, &other.exporter.losses());
+            merge_losses(&mut self.losses_absorbed, &other.losses_absorbed);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

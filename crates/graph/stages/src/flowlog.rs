@@ -1,0 +1,253 @@
+//! `flowlog`: flows become lines of text, or Parquet.
+
+use std::path::Path;
+use std::sync::Arc;
+#[cfg(feature = "parquet")]
+use std::time::Duration;
+
+use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
+#[cfg(feature = "parquet")]
+use tapline_flow::export::{ParquetLimits, ParquetWriter};
+use tapline_flow::{Flow, Sampling};
+use tapline_geo::Places;
+use tapline_graph::Stage;
+use tapline_graph::catalog::{
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
+    StageInput,
+};
+use tapline_packet::Timestamp;
+
+use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::places::{self, PlaceReader};
+use crate::settings::StageSettings;
+
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "flowlog",
+    summary: "flows become lines of JSON or CSV, or files of Parquet",
+    description: "Right behind `flow`. Each direction becomes a line or row, unless biflow=yes; fields have the names of IANA's information \
+        elements. Its account is of packets: \
+        those in lines that were written, or in files of Parquet that are whole, are written; those of files that are not whole yet are buffered; the others are lost. Several workers \
+        cannot write one file of lines, but they can write Parquet into one directory.",
+    parameters: &[
+        Parameter {
+            name: "to",
+            kind: ParameterType::Text,
+            default: None,
+            meaning: "the file, for Parquet the directory; - is standard output",
+        },
+        Parameter {
+            name: "format",
+            kind: ParameterType::Choice(&["json", "csv", "parquet"]),
+            default: Some("json"),
+            meaning: "an object a line, values with commas below their names, or Parquet by date and hour",
+        },
+        Parameter {
+            name: "template",
+            kind: ParameterType::Text,
+            default: Some("default"),
+            meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
+        },
+        Parameter {
+            name: "biflow",
+            kind: ParameterType::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether both directions are one line",
+        },
+        Parameter {
+            name: "domain",
+            kind: ParameterType::Number(0, u32::MAX as u64),
+            default: Some("1"),
+            meaning: "the observation domain, of the first worker",
+        },
+        Parameter {
+            name: "exporter",
+            kind: ParameterType::Text,
+            default: Some("none"),
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template",
+        },
+        Parameter {
+            name: "parquet_size",
+            kind: ParameterType::Number(64_000, 1_000_000_000_000),
+            default: Some("128M"),
+            meaning: "a Parquet file is closed before it has more bytes",
+        },
+        Parameter {
+            name: "parquet_time",
+            kind: ParameterType::Duration,
+            default: Some("5m"),
+            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
+        },
+        places::PARAMETER,
+    ],
+    outputs: Outputs::None,
+    input: StageInput::Flows(check_details),
+    order: Order::Flow,
+    example: "device(eth0) -> flow -> flowlog(\"-\")",
+    properties: &[Property::External],
+    access: |arguments, access| {
+        places::add_place_files(arguments, access);
+        match arguments.text("format") {
+            "parquet" if arguments.text("to") != "-" => access.makes_folder(arguments.text("to")),
+            _ => access.makes_file(arguments.text("to")),
+        }
+    },
+    make: Constructor::Stage(make),
+    ..StageClass::BASE
+};
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let options = ExportOptions {
+        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter: exporter(arguments)?,
+        is_collected: arguments.text("exporter") == RECORDS,
+        has_places: places::is_given(arguments),
+        ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
+    };
+    let files = StageSettings::of(site.common).place_files.open(arguments, site)?;
+    if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
+        return make_parquet(arguments, &options, files, site);
+    }
+    if site.common.workers > 1 {
+        return Err("several workers cannot write one file: leave --workers out".to_owned());
+    }
+    let format = if arguments.text("format") == "csv" { RowFormat::Csv } else { RowFormat::Json };
+    let rows = RowWriter::create(Path::new(arguments.text("to")), format, &options);
+    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?, DELAY, files, site.control))
+}
+
+#[cfg(feature = "parquet")]
+fn make_parquet(
+    arguments: &Arguments,
+    options: &ExportOptions,
+    files: Option<PlaceReader>,
+    site: &BuildContext<'_>,
+) -> Result<Box<dyn Stage>, String> {
+    let limits = ParquetLimits {
+        size: arguments.number("parquet_size"),
+        time: Duration::from_nanos(arguments.nanoseconds("parquet_time")),
+    };
+    let writer = ParquetWriter::create(Path::new(arguments.text("to")), options, limits);
+    Ok(stage("flowlog", writer.map_err(|error| error.to_string())?, DELAY, files, site.control))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn make_parquet(
+    _: &Arguments,
+    _: &ExportOptions,
+    _: Option<PlaceReader>,
+    _: &BuildContext<'_>,
+) -> Result<Box<dyn Stage>, String> {
+    Err(tapline_flow::Error::NoParquet.to_string())
+}
+
+impl Destination for RowWriter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
+        RowWriter::set_sampling(self, sampling);
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        RowWriter::set_places(self, places);
+    }
+
+    fn export(&mut self, flows: &[Flow], _: Timestamp) -> Result<(), tapline_flow::Error> {
+        RowWriter::export(self, flows)
+    }
+
+    fn reopen(&mut self, _: Timestamp) -> Result<bool, tapline_flow::Error> {
+        RowWriter::reopen(self)
+    }
+
+    fn flush(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
+        RowWriter::flush(self)
+    }
+
+    fn account(&self) -> ExportAccount {
+        RowWriter::account(self)
+    }
+
+    fn names(&self) -> &str {
+        RowWriter::names(self)
+    }
+}
+
+#[cfg(feature = "parquet")]
+impl Destination for ParquetWriter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
+        ParquetWriter::set_sampling(self, sampling);
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        ParquetWriter::set_places(self, places);
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
+        ParquetWriter::export(self, flows, now)
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        ParquetWriter::flush(self, now)
+    }
+
+    fn finish(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
+        ParquetWriter::finish(self)
+    }
+
+    fn account(&self) -> ExportAccount {
+        ParquetWriter::account(self)
+    }
+
+    fn names(&self) -> &str {
+        ParquetWriter::names(self)
+    }
+
+    fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
+        let whole = all.messages.saturating_sub(all.messages_lost);
+        vec![("files", whole), ("files_lost", all.messages_lost)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_graph::plan::{GraphText, Plan};
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn packets_wait_until_their_file_is_whole() {
+        use tapline_testkit::frames::*;
+
+        let folder = tempfile::tempdir().expect("there is room");
+        let to = folder.path().join("flows");
+        let text = format!("file(\"in\") -> flow -> e :: flowlog({to:?}, format=parquet); e -> json");
+        assert!(
+            Plan::new(crate::catalog(), &[GraphText { name: "t", text: &text }]).is_err(),
+            "nothing follows it"
+        );
+        let text = text.replace("; e -> json", "; file(\"in\") -> json");
+        let mut trial = crate::trial::Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        let datagram =
+            |src| Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"));
+        trial.push_frames(&(0..100).map(datagram).collect::<Vec<_>>());
+        trial.assert_balanced();
+        assert_eq!(std::fs::read_dir(&to).expect("it is made").count(), 0);
+        trial.finish();
+        trial.assert_balanced();
+        let account = trial.account();
+        let own = account.stages.iter().find(|stage| stage.name == "e").map(|stage| stage.counters.clone());
+        let output = own.and_then(|own| own.output).expect("it is an output");
+        assert_eq!((output.written, output.lost, output.buffered), (100, 0, 0));
+        assert_eq!(std::fs::read_dir(&to).expect("it is made").count(), 1);
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    #[test]
+    fn without_the_feature_it_says_how_to_get_it() {
+        let text = "file(\"in\") -> flow -> flowlog(\"flows\", format=parquet)";
+        assert!(Plan::new(crate::catalog(), &[GraphText { name: "t", text }]).is_ok());
+        let why = crate::trial::Trial::graph(text).err().expect("it cannot");
+        assert!(why.contains("cargo build --release --features parquet"), "{why}");
+    }
+}

@@ -1,0 +1,104 @@
+//! `fpl`: packets for which a program returns other than 0.
+
+mod decide;
+mod program;
+
+use std::sync::Arc;
+
+use tapline_graph::catalog::{
+    Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass,
+};
+use tapline_graph::{Cell, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
+use tapline_source::Error;
+
+pub use decide::{CompileFpl, FplStage};
+pub use program::{FplProgram, functions, search_function};
+
+pub(crate) const CLASS: StageClass = StageClass {
+    name: "fpl",
+    summary: "packets for which a program in FPL returns other than 0",
+    description: "The program has memory, which lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
+        that are not 0.",
+    parameters: &[
+        Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the program" },
+        Parameter {
+            name: "cells",
+            kind: ParameterType::Number(1, 1 << 24),
+            default: Some("1024"),
+            meaning: "cells of memory, a power of two",
+        },
+        Parameter {
+            name: "patterns",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
+        },
+        Parameter {
+            name: "n",
+            kind: ParameterType::Number(1, 1 << 24),
+            default: Some("20"),
+            meaning: "cells that the result shows: the first ones",
+        },
+        Parameter {
+            name: "memory",
+            kind: ParameterType::Text,
+            default: Some(""),
+            meaning: "a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph",
+        },
+    ],
+    order: Order::All,
+    example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
+    // Programs and lists of patterns name further files.
+    access: |arguments, access| {
+        access.allowed.reads.push("/".into());
+        access.makes_file(arguments.text("memory"));
+    },
+    make: Constructor::Stage(make),
+    ..StageClass::BASE
+};
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let path = site.common.path(arguments.text("file"));
+    let name = path.display().to_string();
+    let text = super::input_file::read_text(&path, super::input_file::PROGRAM_MAX)?;
+    let searches = arguments.text("patterns").split(',').filter(|text| !text.is_empty());
+    let searches = searches.map(|text| search_function(text, &site.common.directory));
+    let program =
+        FplProgram::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
+    let mut program = program.map_err(|error| error.to_string())?;
+    if !arguments.text("memory").is_empty() {
+        let path = site.common.path(arguments.text("memory"));
+        program = program.in_file(&path).map_err(|error| error.to_string())?;
+    }
+    let program = Arc::new(program);
+    let decider = Arc::clone(&program);
+    let decide = FplStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
+    let decide = decide.sharing(program.shared());
+    Ok(Box::new(Program { decide, program, n: arguments.number("n") as usize }))
+}
+
+struct Program {
+    decide: FplStage,
+    program: Arc<FplProgram>,
+    n: usize,
+}
+
+impl Stage for Program {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.decide.push(packets, out)
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.decide.tick(tick, out)
+    }
+
+    fn counters(&self) -> StageCounters {
+        self.decide.counters()
+    }
+
+    fn result(&self) -> Option<Table> {
+        let row = |(cell, value): (u64, u64)| vec![Cell::from(cell), Cell::from(value)];
+        let rows = self.program.cells(0).take(self.n).map(row).collect();
+        Some(Table { columns: vec!["cell", "value"], rows })
+    }
+}

@@ -1,0 +1,139 @@
+//! Packets that leave in sealed chunks, which are kept until the receiver has acknowledged them: `capture -w kafka://`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use tapline_export::{Cause, Destination, Limits, PacketExporter, Secret, Sensor, Spool};
+use tapline_file::Section;
+use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
+use tapline_source::{Error, LossCause, OutputAccount};
+
+use super::batches::{epoch, host, losses};
+use super::flow_export::losses_text;
+
+/// The most bytes of a chunk, where the receiver takes more.
+const CHUNK_MAX: usize = 900_000;
+
+/// The causes of loss, as an account of packets has them.
+const CAUSES: [(Cause, LossCause); 4] = [
+    (Cause::Memory, LossCause::BatchMemory),
+    (Cause::Refused, LossCause::BatchRefused),
+    (Cause::SpoolFull, LossCause::BatchSpool),
+    (Cause::Undelivered, LossCause::BatchUndelivered),
+];
+
+/// Settings of an output of chunks.
+#[derive(Debug)]
+pub struct ChunkSettings {
+    /// The receiver, of [`Destination::of_packets`].
+    pub to: Destination,
+    /// The sensor in the ids of chunks; `None` is the host.
+    pub sensor: Option<Sensor>,
+    /// The folder that keeps chunks, and the most bytes in it.
+    pub spool: Option<(PathBuf, u64)>,
+    /// The longest time that a chunk is filled, by the clock.
+    pub time: Duration,
+    /// Bytes of chunks that wait in memory.
+    pub memory: usize,
+    /// The longest time without an acknowledgement that is waited.
+    pub patience: Duration,
+    /// The password of the receiver's user, or a token.
+    pub secret: Option<Secret>,
+    /// The writer that chunks name.
+    pub section: Section,
+    /// Whether packets come from interfaces, which do not wait: packets are lost and counted when the memory is full.
+    pub is_live: bool,
+}
+
+/// Packets in chunks to a receiver.
+pub struct ChunkOutput {
+    exporter: PacketExporter,
+    name: String,
+    is_live: bool,
+}
+
+impl ChunkOutput {
+    /// Opens the receiver and the spool, and starts the thread that delivers. Once `cancel` is true the end waits for no
+    /// receiver.
+    ///
+    /// # Errors
+    /// If it cannot be opened; the text has the remedy.
+    pub fn open(
+        settings: ChunkSettings,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<ChunkOutput, tapline_export::Error> {
+        let to = &settings.to;
+        let sensor = settings.sensor.map_or_else(host, Ok)?;
+        let open = |(folder, bytes): &(PathBuf, u64)| {
+            Spool::open(&folder.join(to.slug()).join("0"), *bytes, to.encoding())
+        };
+        let spool = settings.spool.as_ref().map(open).transpose()?;
+        let limits = Limits {
+            time: settings.time,
+            block: to.block_max().min(CHUNK_MAX),
+            memory: settings.memory,
+            patience: settings.patience,
+            ..Limits::default()
+        };
+        let carrier = to.open(settings.secret)?;
+        let mut exporter =
+            PacketExporter::start(sensor, epoch(0), &settings.section, carrier, spool, limits)?;
+        exporter.set_cancel_flag(cancel);
+        Ok(ChunkOutput { exporter, name: to.to_string(), is_live: settings.is_live })
+    }
+}
+
+impl Stage for ChunkOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        for index in packets.selection.iter() {
+            let packet = packets.batch.packet(index);
+            let options = packets.batch.options(index);
+            if let Some(interface) = packets.interfaces.get(packet.meta.interface.0 as usize) {
+                self.exporter.push(&packet, interface, options, packets.now, self.is_live);
+            }
+        }
+        Ok(())
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        self.exporter.flush(tick.now, self.is_live);
+        Ok(StageStatus::Running)
+    }
+
+    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.exporter.finish();
+        let losses = losses(&self.name, &self.exporter.account(), &self.exporter.reasons());
+        if self.is_live || losses.is_empty() {
+            return Ok(());
+        }
+        // What is read is all there, and so should its packets be.
+        let source = format!("not all was taken: {}", losses_text(&losses)).into();
+        Err(Error::Output { what: self.name.clone(), source })
+    }
+
+    fn counters(&self) -> StageCounters {
+        let account = self.exporter.account();
+        let lost_by = CAUSES.map(|(cause, lost_by)| (lost_by, account.lost[cause as usize].packets));
+        StageCounters::of_output(OutputAccount {
+            name: self.name.clone(),
+            written: account.acknowledged.packets + account.spooled.packets,
+            lost: account.all_lost().packets,
+            buffered: account.in_flight.packets,
+            lost_by: lost_by.into_iter().collect(),
+            ..OutputAccount::default()
+        })
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.exporter.take_events()
+    }
+
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let account = self.exporter.account();
+        tell("acknowledged", account.acknowledged.packets);
+        tell("spooled", account.spooled.packets);
+        tell("repeated", account.repeated);
+    }
+}

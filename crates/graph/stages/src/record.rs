@@ -1,0 +1,142 @@
+//! `record`: packets into capture files.
+
+use std::sync::Arc;
+
+use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
+use tapline_graph::{Control, Out, Packets, Stage, StageCounters, StageStatus, TickContext};
+use tapline_packet::{Interface, InterfaceId, Timestamp};
+use tapline_source::{Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount};
+
+/// A capture file, or a rotating set of them.
+pub struct FileOutput {
+    writer: FileWriter,
+    name: String,
+    start: Option<Timestamp>,
+    /// Interfaces that have joined.
+    joined: usize,
+    /// Where requests to open files again come from, and how many were obeyed.
+    reloads: Option<(Arc<Control>, u64)>,
+    notices: Vec<String>,
+}
+
+impl FileOutput {
+    /// Stores packets with `writer`. `name` is its name in the account; `start` is the start of the capture, if it is
+    /// ours.
+    pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
+        FileOutput { writer, name: name.to_owned(), start, joined: 0, reloads: None, notices: Vec::new() }
+    }
+
+    /// Has the file opened again when it was renamed and `control` requests it.
+    #[must_use]
+    pub fn reopening(mut self, control: &Arc<Control>) -> FileOutput {
+        self.reloads = Some((Arc::clone(control), control.reloads().count()));
+        self
+    }
+
+    fn is_to_reopen(&mut self) -> bool {
+        let Some((control, obeyed)) = &mut self.reloads else { return false };
+        let requested = control.reloads().count();
+        std::mem::replace(obeyed, requested) != requested
+    }
+}
+
+/// Interface statistics blocks for an account. `start` is the time when the capture began, if it is ours.
+pub(super) fn statistics(
+    now: Timestamp,
+    start: Option<Timestamp>,
+    interfaces: &[InterfaceAccount],
+) -> Vec<InterfaceStatistics> {
+    let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
+        interface: InterfaceId(index as u32),
+        taken: now,
+        start,
+        end: Some(now),
+        ..counters(interface)
+    };
+    // Counters of several interfaces together are not counters of one.
+    let is_of_one =
+        |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
+    interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
+}
+
+/// The counters of an account as pcapng names them. Unknown counts are left out.
+fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
+    let of_ring = interface.ring.map(|ring| (ring.received, ring.dropped));
+    let of_tap = || interface.tap.map(|tap| (tap.offered, tap.lost()));
+    let (filter_accepted, os_dropped) = of_ring.or_else(of_tap).unzip();
+    let unfiltered = interface.kernel_filtered == Count::Known(0);
+    InterfaceStatistics {
+        received: filter_accepted.filter(|_| unfiltered),
+        dropped: sum_of(interface, LossPoint::Nic, None)
+            .or_else(|| sum_of(interface, LossPoint::Daemon, None))
+            .or_else(|| sum_of(interface, LossPoint::File, Some("isb_ifdrop"))),
+        filter_accepted,
+        os_dropped: os_dropped.or_else(|| sum_of(interface, LossPoint::File, Some("isb_osdrop"))),
+        delivered: Some(interface.delivered),
+        ..InterfaceStatistics::default()
+    }
+}
+
+/// The sum of the losses at a place, of one counter or of all; `None` if there are none or one is unknown.
+fn sum_of(interface: &InterfaceAccount, place: LossPoint, counter: Option<&str>) -> Option<u64> {
+    let of_place = |loss: &&Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
+    let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
+    counts.peek()?;
+    // A daemon or a file that lies may say any number.
+    counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
+}
+
+impl Stage for FileOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
+    }
+
+    /// Missing abilities of a live interface are reported when it joins; a file may describe interfaces without
+    /// packets.
+    fn join(&mut self, interfaces: &[Interface]) {
+        let new = interfaces.iter().enumerate().skip(self.joined);
+        for (index, interface) in new.filter(|(_, interface)| interface.if_index != 0) {
+            self.writer.expect(InterfaceId(index as u32), interface);
+        }
+        self.joined = self.joined.max(interfaces.len());
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.writer.notices()
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        Ok(self.writer.flush()?)
+    }
+
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+        let statistics = statistics(tick.now, self.start, tick.interfaces);
+        if self.is_to_reopen() && self.writer.reopen(&statistics)? {
+            self.notices.push(format!("{} opened again", self.name));
+        }
+        Ok(match self.writer.tick(tick.clocks(), &statistics)? {
+            WriteProgress::Writing => StageStatus::Running,
+            WriteProgress::Done => StageStatus::Complete,
+        })
+    }
+
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(tick.now, self.start, tick.interfaces);
+        Ok(self.writer.finish(&statistics)?)
+    }
+
+    fn counters(&self) -> StageCounters {
+        StageCounters::of_output(OutputAccount {
+            name: self.name.clone(),
+            written: self.writer.written(),
+            lost: self.writer.lost(),
+            buffered: self.writer.buffered(),
+            lost_by: [(LossCause::LinkType, self.writer.unfit())].into_iter().collect(),
+            ..OutputAccount::default()
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! The stage on whole conversations.
+
+use std::path::Path;
+
+use serde_json::Value;
+use tapline_graph::Cell;
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
+
+use crate::trial::Trial;
+
+fn tcp(src: u16, dst: u16, flags: u8, payload: &[u8]) -> Vec<u8> {
+    let (a, b) = (Host::number(1), Host::number(2));
+    let (from, to) = if dst < src { (&a, &b) } else { (&b, &a) };
+    let tcp = Tcp { src, dst, flags, ..Tcp::default() };
+    Ethernet::between(from, to).ip(&tcp.packet(IpPair::between(from, to, IpVersion::V4), payload))
+}
+
+fn trial(folder: &Path, rules: &str, arguments: &str) -> Result<Trial, String> {
+    let path = folder.join("x.rules");
+    std::fs::write(&path, rules).expect("there is room");
+    Trial::graph(&format!("file(\"in\") -> s :: signatures({path:?}{arguments}) -> json"))
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("the file of alerts");
+    text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
+}
+
+#[test]
+fn alerts_are_lines_and_their_packets_go_on() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let alerts = folder.path().join("eve.json");
+    let rules = r#"
+        alert tcp any any -> $HOME_NET 80 (msg:"an \"admin\""; flow:to_server,established; content:"/admin"; classtype:web; reference:cve,2020-1; sid:7; rev:2; priority:1;)
+        log tcp any any -> any any (content:"logged"; sid:8;)
+        alert tcp any any -> any any (content:"x"; http_uri; sid:9;)
+    "#;
+    let home = Host::number(2).v4;
+    let arguments = format!(", variables=\"HOME_NET={home}\", alerts={alerts:?}");
+    let mut trial = trial(folder.path(), rules, &arguments).unwrap_or_else(|why| panic!("{why}"));
+    let frames = [
+        tcp(40_000, 80, 0x18, b"GET /admin early: no handshake was refused, so it counts as established"),
+        tcp(40_001, 80, 0x02, b""),
+        tcp(40_001, 80, 0x18, b"GET /admin before the answer"),
+        tcp(80, 40_001, 0x12, b""),
+        tcp(40_001, 80, 0x18, b"GET /admin"),
+        tcp(40_001, 80, 0x18, b"logged"),
+        tcp(80, 40_001, 0x18, b"/admin"),
+    ];
+    trial.push_frames(&frames);
+    trial.finish();
+    trial.assert_balanced();
+    assert_eq!(trial.data(), [frames[0].clone(), frames[4].clone(), frames[5].clone()]);
+    let lines = lines(&alerts);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1]["alert"]["signature"], "an \"admin\"");
+    assert_eq!((&lines[1]["alert"]["signature_id"], &lines[1]["alert"]["severity"]), (&7.into(), &1.into()));
+    assert_eq!((&lines[1]["src_port"], &lines[1]["proto"]), (&40_001.into(), &"TCP".into()));
+    let text = |text: &str| Cell::from(text.to_owned());
+    assert_eq!(trial.result("s").rows[0], [7.into(), text("an \"admin\""), 2.into(), 2.into()]);
+}
+
+#[test]
+fn thresholds_limit_the_reports_of_an_address() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = "alert tcp any any -> any any (content:\"x\"; threshold:type limit, track by_src, count 2, seconds 60; sid:1;)";
+    let mut trial = trial(folder.path(), rules, "").unwrap_or_else(|why| panic!("{why}"));
+    let frames: Vec<Vec<u8>> = (0..6)
+        .map(|at| if at % 2 == 0 { tcp(40_000, 80, 0x18, b"x") } else { tcp(80, 40_000, 0x18, b"x") })
+        .collect();
+    trial.push_frames(&frames);
+    trial.finish();
+    trial.assert_balanced();
+    assert_eq!(trial.data(), frames[..4]);
+    assert_eq!(trial.numbers("s", None), [1, 6, 4]);
+}
+
+#[test]
+fn refused_signatures_are_told_or_are_errors() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = "alert tcp any any -> any any (content:\"x\"; http_uri; sid:9;)\nalert tcp any any -> any any (sid:1;)";
+    let error = trial(folder.path(), rules, ", refused=error").err().expect("a line is refused");
+    assert!(error.contains("line 1 (sid 9): the option `http_uri` is not supported"), "{error}");
+    assert!(trial(folder.path(), rules, "").is_ok());
+    let none = rules.lines().next().expect("a line");
+    let error = trial(folder.path(), none, "").err().expect("nothing is left");
+    assert!(error.contains("no signature that can be used"), "{error}");
+}
+
+/// Neither over bytes that are missing, nor over bytes that waited for a packet.
+#[test]
+fn contents_are_not_spread_over_holes() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = "alert tcp any any -> any 80 (content:\"needle\"; sid:1;)";
+    let mut trial = trial(folder.path(), rules, ", streams=yes").unwrap_or_else(|why| panic!("{why}"));
+    let piece = |seq: u32, payload: &[u8]| {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let tcp = Tcp { src: 40_000, dst: 80, seq, flags: 0x18, ..Tcp::default() };
+        let frame =
+            Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), payload));
+        let meta = crate::trial::whole(&frame);
+        (frame, meta)
+    };
+    // The capture cut four bytes.
+    let mut cut = piece(104, b"nee????");
+    cut.0.truncate(cut.0.len() - 4);
+    // 121 to 123 wait for 118 to 121.
+    let packets = [
+        piece(100, b"hay "),
+        cut,
+        piece(111, b"dle hay"),
+        piece(121, b"xx"),
+        piece(118, b"nee"),
+        piece(123, b"dle"),
+    ];
+    trial.push_all(&packets, 256);
+    trial.push_all(&[piece(126, b" a nee"), piece(132, b"dle")], 256);
+    trial.finish();
+    trial.assert_balanced();
+    assert_eq!(trial.data(), [piece(132, b"dle").0]);
+}
+
+#[test]
+fn contents_may_be_spread_over_packets_of_a_stream() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let rules = r#"
+        alert tcp any any -> any 80 (flow:to_server; content:"GET /ad"; offset:0; depth:7; content:"min"; sid:1;)
+        alert tcp any any -> any 80 (content:"needle"; sid:2;)
+        alert tcp any any -> any 80 (flow:only_stream; content:"hay"; sid:3;)
+    "#;
+    let piece = |seq: u32, flags: u8, payload: &[u8]| {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let tcp = Tcp { src: 40_000, dst: 80, seq, flags, ..Tcp::default() };
+        Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), payload))
+    };
+    let frames = [
+        piece(99, 0x02, b""),
+        piece(100, 0x18, b"GET /a"),
+        piece(106, 0x18, b"dm"),
+        piece(108, 0x18, b"in HTTP/1.1 h"),
+        piece(121, 0x18, b"ay nee"),
+        piece(121, 0x18, b"ay nee"),
+        piece(127, 0x18, b"dle"),
+    ];
+    for (streams, wanted) in [("no", vec![]), ("yes", vec![3, 4, 6])] {
+        let mut trial = trial(folder.path(), rules, &format!(", streams={streams}"))
+            .unwrap_or_else(|why| panic!("{why}"));
+        trial.push_frames(&frames);
+        trial.finish();
+        trial.assert_balanced();
+        let wanted: Vec<Vec<u8>> = wanted.into_iter().map(|at: usize| frames[at].clone()).collect();
+        assert_eq!(trial.data(), wanted, "streams={streams}");
+    }
+}
