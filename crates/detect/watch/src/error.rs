@@ -22,6 +22,14 @@ pub enum RuleError {
     /// A setting is out of its range.
     #[error("[settings] {0}")]
     Settings(String),
+    /// A receiver of events is wrong.
+    #[error("[[webhook]] `{name}`: {why}")]
+    Webhook {
+        /// Name of the receiver.
+        name: String,
+        /// The mistake, and what to write instead.
+        why: String,
+    },
     /// A rule is wrong.
     #[error("`{name}` in line {line}: {why}")]
     Rule {

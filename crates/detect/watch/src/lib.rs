@@ -72,7 +72,7 @@ pub use parse::parse;
 pub use recorder::{RecordedPeriod, RecorderKind};
 pub use rules::{
     AccountRow, Actions, Condition, Count, FILE_MAX, HoldSettings, RecordSettings, RecordedPackets, Rule,
-    Rules, ScriptEntry, Settings, Source,
+    Rules, ScriptEntry, Secret, Settings, Source, Webhook, WebhookFormat,
 };
 pub use script::STACK_LEN;
 pub use starter::CommandStarter;

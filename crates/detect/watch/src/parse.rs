@@ -18,6 +18,10 @@ use crate::rules::{
 use crate::template::Template;
 use crate::window::{Threshold, VALUES_MAX};
 
+mod webhooks;
+
+use webhooks::{WebhookText, webhooks};
+
 /// Keys of a rule at a time, unless it says.
 const KEYS: u64 = 65_536;
 /// The greatest number of keys.
@@ -39,6 +43,8 @@ struct FileText {
     rules: Vec<RuleText>,
     #[serde(default, rename = "script")]
     scripts: Vec<ScriptText>,
+    #[serde(default, rename = "webhook")]
+    webhooks: Vec<WebhookText>,
 }
 
 #[derive(Default, Deserialize)]
@@ -155,7 +161,20 @@ pub fn parse(text: &str) -> Result<Rules, RuleError> {
         let name = script_text.name.get_ref().clone();
         scripts.push(script(script_text, line).map_err(|why| RuleError::Rule { line, name, why })?);
     }
-    Ok(Rules { settings, rules, scripts })
+    let webhooks = webhooks(file.webhooks)?;
+    let called = rules.iter().map(|rule| (rule.line, &rule.name, &rule.actions.webhook));
+    let called =
+        called.chain(scripts.iter().map(|script| (script.line, &script.name, &script.actions.webhook)));
+    for (line, name, webhook) in called {
+        let is_known = webhooks.iter().any(|known| known.name == *webhook);
+        if !webhook.is_empty() && !webhook.contains(':') && !is_known {
+            let why = format!(
+                "webhook = \"{webhook}\": no [[webhook]] has this name; an address begins with https:// or http://"
+            );
+            return Err(RuleError::Rule { line, name: name.clone(), why });
+        }
+    }
+    Ok(Rules { settings, rules, scripts, webhooks })
 }
 
 /// A mistake of TOML without the names that types have in this program.
@@ -169,6 +188,7 @@ fn in_words(text: &str) -> String {
         ("expected struct SettingsText", "expected a table, [settings]"),
         ("expected struct RuleText", "expected a table, [[rule]]"),
         ("expected struct ScriptText", "expected a table, [[script]]"),
+        ("expected struct WebhookText", "expected a table, [[webhook]]"),
         ("expected a sequence", "expected a list, [\"...\"]"),
     ];
     words.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
@@ -330,14 +350,14 @@ fn actions(
             "run = [\"PROGRAM\", \"ARGUMENT\"]: a program is missing; leave run out for none".to_owned()
         );
     }
-    webhook.as_deref().map_or(Ok(()), check_address)?;
+    webhook.as_deref().filter(|text| !webhooks::is_name(text)).map_or(Ok(()), check_address)?;
     let (run, webhook) = (run.unwrap_or_default(), webhook.unwrap_or_default());
     let (record, hold) = (record.map(recording).transpose()?, hold.map(|hold| holding(&hold)).transpose()?);
     Ok(Actions { run, webhook, record, hold })
 }
 
 /// Refuses a text that is not an address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`.
-fn check_address(text: &str) -> Result<(), String> {
+pub(crate) fn check_address(text: &str) -> Result<(), String> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     let rest = rest.ok_or_else(|| {
         format!(

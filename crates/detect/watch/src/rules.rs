@@ -7,6 +7,7 @@
 //!   what is told            limit  message
 //!   what follows            run  webhook  record  hold
 //! [[script]]  name  file
+//! [[webhook]] name  url  format  headers
 //! ```
 
 use std::path::PathBuf;
@@ -117,12 +118,68 @@ pub struct HoldSettings {
     pub holds: u64,
 }
 
+/// A receiver of events, which rules call by its name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Webhook {
+    /// Name, unique among the receivers of the file.
+    pub name: String,
+    /// The address.
+    pub url: Secret,
+    /// The body.
+    pub format: WebhookFormat,
+    /// Further headers: name and value.
+    pub headers: Vec<(String, Secret)>,
+}
+
+/// A text of a rule file, or the first line of a file that others may not read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Secret {
+    /// The text.
+    Text(String),
+    /// The file; it is read at each call.
+    File(PathBuf),
+}
+
+/// The body that a receiver gets for an event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum WebhookFormat {
+    /// The event as JSON.
+    #[default]
+    Event,
+    /// A message of Slack, or of what takes these.
+    Slack,
+    /// PagerDuty's Events API, version 2.
+    PagerDuty {
+        /// The integration key.
+        key: Secret,
+    },
+    /// Alerts for Prometheus' Alertmanager, API version 2.
+    Alertmanager,
+    /// A body with words in braces.
+    Body(serde_json::Value),
+}
+
+impl Webhook {
+    /// Files that are read at each call.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let key = match &self.format {
+            WebhookFormat::PagerDuty { key } => Some(key),
+            _ => None,
+        };
+        let secrets = self.headers.iter().map(|(_, value)| value).chain([&self.url]).chain(key);
+        secrets.filter_map(|secret| match secret {
+            Secret::File(path) => Some(path),
+            Secret::Text(_) => None,
+        })
+    }
+}
+
 /// Actions after a reported event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actions {
     /// A program and its arguments; the event is its standard input.
     pub run: Vec<String>,
-    /// The address that gets the event by POST; empty for none.
+    /// The address that gets the event by POST, or the name of a receiver; empty for none.
     pub webhook: String,
     /// Packets before and after.
     pub record: Option<RecordSettings>,
@@ -203,4 +260,6 @@ pub struct Rules {
     pub rules: Vec<Rule>,
     /// In the order of the file.
     pub scripts: Vec<ScriptEntry>,
+    /// Receivers of events, by name.
+    pub webhooks: Vec<Webhook>,
 }

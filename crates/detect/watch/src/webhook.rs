@@ -17,7 +17,10 @@ use std::time::Instant;
 
 use crate::delivery::DeliveryCounts;
 use crate::event::Event;
+use crate::rules::Webhook;
 
+#[cfg(feature = "webhook")]
+mod body;
 #[cfg(feature = "webhook")]
 mod sending;
 
@@ -35,9 +38,14 @@ impl Webhooks {
     ///
     /// # Errors
     /// If there can be no thread.
-    pub fn start(directory: &Path) -> Result<Webhooks, String> {
-        let sender = sending::Sender::start(directory.join(sending::SPOOL));
+    pub fn start(directory: &Path, receivers: &[Webhook]) -> Result<Webhooks, String> {
+        let sender = sending::Sender::start(directory.join(sending::SPOOL), receivers);
         Ok(Webhooks { sender: sender.map_err(|error| format!("no thread for webhooks: {error}"))? })
+    }
+
+    /// Sets the receivers that addresses of calls may name.
+    pub fn set_receivers(&self, all: &[Webhook]) {
+        self.sender.set_receivers(all);
     }
 
     /// Queues a call of an address for an event, unless too many wait.
@@ -83,8 +91,13 @@ impl Webhooks {
     ///
     /// # Errors
     /// Always.
-    pub fn start(_: &Path) -> Result<Webhooks, String> {
+    pub fn start(_: &Path, _: &[Webhook]) -> Result<Webhooks, String> {
         Err("this build calls no webhooks: build with --features webhook, or have run = [\"curl\", ...] call them".to_owned())
+    }
+
+    /// Sets the receivers that addresses of calls may name.
+    pub fn set_receivers(&self, _: &[Webhook]) {
+        match self.never {}
     }
 
     /// Queues a call of an address for an event.

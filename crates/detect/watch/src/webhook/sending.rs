@@ -1,12 +1,12 @@
-//! The thread that calls addresses, and the spool.
+//! The thread that calls addresses and receivers, and the spool: it names receivers, and has none of their secrets.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,9 +14,11 @@ use serde_json::{Value, json};
 use tapline_sys::output_file;
 use ureq::http::Response;
 
+use super::body::{self, Request};
 use crate::delivery::{Ending, Tally, Worker};
 use crate::event::Event;
 use crate::faults::Failure;
+use crate::rules::Webhook;
 
 /// The name of the spool.
 pub(super) const SPOOL: &str = "webhook.spool";
@@ -42,15 +44,21 @@ pub(super) struct Job {
     body: Value,
 }
 
-pub(super) struct Sender(pub(super) Worker<Job>);
+/// Receivers by their names; a change of the rules may bring others.
+type Receivers = Arc<Mutex<HashMap<String, Webhook>>>;
+
+pub(super) struct Sender(pub(super) Worker<Job>, Receivers);
 
 impl Sender {
-    pub(super) fn start(spool: PathBuf) -> io::Result<Sender> {
+    pub(super) fn start(spool: PathBuf, receivers: &[Webhook]) -> io::Result<Sender> {
+        let receivers = Receivers::new(Mutex::new(by_name(receivers)));
+        let theirs = Arc::clone(&receivers);
         Worker::start("webhook", QUEUE, move |jobs, tally, ending| {
             // A redirection of a POST would become a GET without the event.
             let config = ureq::Agent::config_builder().max_redirects(0).http_status_as_error(false).build();
             let caller = Caller {
                 agent: config.into(),
+                receivers: theirs,
                 spool,
                 tally,
                 ending,
@@ -59,7 +67,11 @@ impl Sender {
             };
             caller.work(&jobs);
         })
-        .map(Sender)
+        .map(|worker| Sender(worker, receivers))
+    }
+
+    pub(super) fn set_receivers(&self, all: &[Webhook]) {
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = by_name(all);
     }
 
     pub(super) fn offer(&mut self, url: &str, event: &Event) {
@@ -68,8 +80,13 @@ impl Sender {
     }
 }
 
+fn by_name(all: &[Webhook]) -> HashMap<String, Webhook> {
+    all.iter().map(|one| (one.name.clone(), one.clone())).collect()
+}
+
 struct Caller {
     agent: ureq::Agent,
+    receivers: Receivers,
     spool: PathBuf,
     tally: Arc<Tally>,
     ending: Arc<Ending>,
@@ -161,11 +178,29 @@ impl Caller {
         if time.is_zero() {
             return Err(Miss::Late);
         }
-        let request = self.agent.post(url).header("content-type", "application/json");
+        let Request { url: address, headers, body } = self.request(url, body).map_err(Miss::Failed)?;
+        let request = self.agent.post(&address).header("content-type", "application/json");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         let request = request.config().timeout_global(Some(time)).build();
-        checked(url, request.send(body.to_string())).map_err(Miss::Failed)?;
+        let is_secret = !url.contains(':');
+        checked(&address, is_secret, request.send(body.to_string())).map_err(Miss::Failed)?;
         self.next_tries.remove(url);
         Ok(())
+    }
+
+    /// The request for an address, or for the receiver of a name.
+    fn request(&self, url: &str, event: &Value) -> Result<Request, Failure> {
+        if url.contains(':') {
+            return Ok(Request { url: url.to_owned(), headers: Vec::new(), body: event.clone() });
+        }
+        let receivers = self.receivers.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = match receivers.get(url) {
+            Some(webhook) => body::request(webhook, event),
+            None => Err("the rules have no [[webhook]] of this name".to_owned()),
+        };
+        made.map_err(|why| {
+            Failure::new("webhook", format!("webhook {url}: {why}; its events wait in the spool"))
+        })
     }
 
     /// Tries spooled events, in their order for each address, until the time of the end. An address that fails is
@@ -249,18 +284,28 @@ fn job_of(line: &[u8]) -> Option<Job> {
     Some(Job { url, rule, body: line["event"].take() })
 }
 
-/// Fails for every answer other than 2xx.
-fn checked(url: &str, answer: Result<Response<ureq::Body>, ureq::Error>) -> Result<(), Failure> {
+/// Fails for every answer other than 2xx. Of a secret address, and of that to which it has moved, the host alone is
+/// shown.
+fn checked(
+    url: &str,
+    is_secret: bool,
+    answer: Result<Response<ureq::Body>, ureq::Error>,
+) -> Result<(), Failure> {
     let cause = match &answer {
         Ok(answer) if answer.status().is_success() => return Ok(()),
         Ok(answer) => format!("answered {}", answer.status().as_u16()),
         Err(ureq::Error::Timeout(_)) => format!("no answer within {} s", CALL_TIME.as_secs()),
         Err(ureq::Error::HostNotFound) => "no such host".to_owned(),
+        // The library's own text would have the address in it.
+        Err(ureq::Error::BadUri(_)) => "its address cannot be called".to_owned(),
         Err(error) => error.to_string(),
     };
     let header = answer.as_ref().ok().and_then(|answer| answer.headers().get("location"));
     let target = header.and_then(|value| value.to_str().ok()).filter(|_| cause.starts_with("answered 3"));
     let mend = target.map_or_else(String::new, |target| {
+        if is_secret {
+            return format!(", it has moved to {}", host_of(target));
+        }
         let target: String = target.chars().take(TARGET_SHOWN).collect();
         format!(", it has moved: write webhook = \"{target}\" if that is correct")
     });
@@ -294,162 +339,4 @@ fn append(spool: &Path, url: &str, body: &Value) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{BufRead as _, BufReader};
-    use std::net::TcpListener;
-
-    use super::*;
-    use crate::delivery::DeliveryCounts;
-
-    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-
-    /// Answers calls, each after a time; the bodies that came.
-    fn answer(listener: &TcpListener, calls: usize, after: Duration) -> Vec<Value> {
-        answer_by(listener, calls, after, OK)
-    }
-
-    fn answer_by(listener: &TcpListener, calls: usize, after: Duration, answer: &str) -> Vec<Value> {
-        (0..calls)
-            .map(|_| {
-                let (mut stream, _) = listener.accept().unwrap();
-                thread::sleep(after);
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut len = 0;
-                loop {
-                    let mut line = String::new();
-                    reader.read_line(&mut line).unwrap();
-                    let line = line.trim().to_ascii_lowercase();
-                    if let Some(value) = line.strip_prefix("content-length:") {
-                        len = value.trim().parse().unwrap();
-                    }
-                    if line.is_empty() {
-                        break;
-                    }
-                }
-                let mut body = vec![0; len];
-                reader.read_exact(&mut body).unwrap();
-                stream.write_all(answer.as_bytes()).unwrap();
-                serde_json::from_slice(&body).unwrap()
-            })
-            .collect()
-    }
-
-    /// Ends a sender that has little time left.
-    fn end(sender: &mut Sender, time: Duration) -> DeliveryCounts {
-        sender.0.end_by(Instant::now() + time);
-        sender.0.finish();
-        sender.0.counts()
-    }
-
-    const LONG: Duration = Duration::from_secs(30);
-
-    #[test]
-    fn what_finds_no_answer_is_sent_at_the_next_start() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = folder.path().join(SPOOL);
-        let event = Event::of_rule("r");
-        let url = dead_address();
-        let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&url, &event);
-        end(&mut sender, LONG);
-        assert_eq!(fs::read_to_string(&spool).unwrap().lines().count(), 1);
-        let listener = TcpListener::bind(url.trim_start_matches("http://").trim_end_matches('/')).unwrap();
-        let answering = thread::spawn(move || answer(&listener, 2, Duration::ZERO));
-        let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&url, &event);
-        assert_eq!(end(&mut sender, LONG), DeliveryCounts { done: 2, ..DeliveryCounts::default() });
-        assert_eq!(answering.join().unwrap(), [event.to_json(), event.to_json()]);
-        assert_eq!(fs::read_to_string(&spool).unwrap(), "");
-    }
-
-    /// A port at which no socket listens, since it was just given back.
-    fn dead_address() -> String {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}/", listener.local_addr().unwrap())
-    }
-
-    #[test]
-    fn a_redirection_fails_and_its_target_is_told() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = folder.path().join(SPOOL);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://user:word@{}/secret", listener.local_addr().unwrap());
-        let moved = OK.replace("200 OK", "302 Found\r\nlocation: https://new.example/");
-        let answering = thread::spawn(move || answer_by(&listener, 1, Duration::ZERO, &moved));
-        let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&url, &Event::of_rule("r"));
-        let counts = end(&mut sender, LONG);
-        assert_eq!(counts, DeliveryCounts { spooled: 1, ..DeliveryCounts::default() });
-        let told = sender.0.take_faults();
-        assert_eq!((told.len(), told[0].contains("answered 302")), (1, true), "{told:?}");
-        assert!(told[0].contains("webhook = \"https://new.example/\""), "{told:?}");
-        assert!(!told[0].contains("secret") && !told[0].contains("word@"), "{told:?}");
-        assert_eq!(fs::read_to_string(&spool).unwrap().lines().count(), 1);
-        assert_eq!(answering.join().unwrap(), [Event::of_rule("r").to_json()]);
-    }
-
-    #[test]
-    fn a_dead_address_keeps_no_other_waiting() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = folder.path().join(SPOOL);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (live, dead) = (format!("http://{}/", listener.local_addr().unwrap()), dead_address());
-        for (url, rule) in [(&dead, "a"), (&live, "b"), (&dead, "c"), (&live, "d")] {
-            append(&spool, url, &Event::of_rule(rule).to_json()).unwrap();
-        }
-        let answering = thread::spawn(move || answer(&listener, 2, Duration::ZERO));
-        let mut sender = Sender::start(spool.clone()).unwrap();
-        sender.offer(&dead, &Event::of_rule("e"));
-        let counts = end(&mut sender, LONG);
-        assert_eq!(counts, DeliveryCounts { done: 2, spooled: 3, ..DeliveryCounts::default() });
-        let sent: Vec<Value> = answering.join().unwrap().iter().map(|body| body["rule"].clone()).collect();
-        assert_eq!(sent, ["b", "d"]);
-        let text = fs::read_to_string(&spool).unwrap();
-        let rules: Vec<String> =
-            text.lines().filter_map(|line| job_of(line.as_bytes())).map(|job| job.rule).collect();
-        assert_eq!(rules, ["a", "c", "e"], "in their order");
-        assert_eq!(sender.0.counts_of("c"), DeliveryCounts { spooled: 1, ..DeliveryCounts::default() });
-    }
-
-    #[test]
-    fn root_writes_through_no_link_to_the_spool() {
-        if !tapline_sys::privilege::is_root() {
-            return;
-        }
-        let folder = tempfile::tempdir().unwrap();
-        let (spool, target) = (folder.path().join(SPOOL), folder.path().join("target"));
-        fs::write(&target, "content").unwrap();
-        std::os::unix::fs::symlink(&target, &spool).unwrap();
-        let mut sender = Sender::start(spool).unwrap();
-        sender.offer(&dead_address(), &Event::of_rule("r"));
-        assert_eq!(end(&mut sender, LONG), DeliveryCounts { failed: 1, ..DeliveryCounts::default() });
-        assert!(sender.0.take_faults().iter().any(|told| told.contains("link")));
-        assert_eq!(fs::read_to_string(&target).unwrap(), "content");
-    }
-
-    /// A long spool, and a receiver that takes its time.
-    #[test]
-    fn the_end_keeps_what_it_has_no_time_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let spool = folder.path().join(SPOOL);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let event = Event::of_rule("r");
-        (0..1000).for_each(|_| append(&spool, &url, &event.to_json()).unwrap());
-        thread::spawn(move || answer(&listener, 1000, Duration::from_millis(100)));
-        let mut sender = Sender::start(spool.clone()).unwrap();
-        while sender.0.counts().done < 3 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        // So far nothing was rewritten: a run after a kill here knows what was sent.
-        let text = fs::read_to_string(&spool).unwrap();
-        assert!(text.lines().filter(|line| line.starts_with('-')).count() >= 3);
-        let begin = Instant::now();
-        sender.offer(&url, &event);
-        let DeliveryCounts { done, spooled, .. } = end(&mut sender, Duration::from_millis(500));
-        assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
-        let text = fs::read_to_string(&spool).unwrap();
-        assert_eq!((text.lines().count() as u64, spooled + done), (spooled, 1001));
-        assert!(text.lines().all(|line| line.starts_with('{')), "what was sent is gone");
-    }
-}
+mod tests;

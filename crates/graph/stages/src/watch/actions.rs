@@ -95,8 +95,9 @@ impl Actions {
             self.commands = Some(Commands::start(self.starter.clone()).map_err(no_thread)?);
         }
         if self.webhooks.is_none() && all.iter().any(|actions| !actions.webhook.is_empty()) {
-            self.webhooks = Some(Webhooks::start(&self.directory)?);
+            self.webhooks = Some(Webhooks::start(&self.directory, &rules.webhooks)?);
         }
+        self.webhooks.iter().for_each(|webhooks| webhooks.set_receivers(&rules.webhooks));
         if self.holds.is_none() && all.iter().any(|actions| actions.hold.is_some()) {
             self.holds = Some(Holds::start(Box::new(super::holds::keep)).map_err(no_thread)?);
         }

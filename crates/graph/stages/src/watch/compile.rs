@@ -8,7 +8,7 @@ use tapline_bpf::PacketFilter;
 use tapline_filterset::Filter;
 use tapline_graph::catalog::StageAccess;
 use tapline_packet::{Interface, LinkType};
-use tapline_watch::{Compile, FILE_MAX, Program, Rules, parse};
+use tapline_watch::{Compile, FILE_MAX, Program, Rules, Webhook, parse};
 
 use super::holds;
 use crate::filters;
@@ -132,6 +132,7 @@ pub(super) fn folder(path: &Path) -> &Path {
 pub(super) fn add_needs(path: &Path, access: &mut StageAccess) {
     let Ok(rules) = parsed(path) else { return };
     access.reads_file(path);
+    rules.webhooks.iter().flat_map(Webhook::files).for_each(|file| access.reads_file(file));
     let of_rules = rules.rules.iter().map(|rule| &rule.actions);
     for actions in of_rules.chain(rules.scripts.iter().map(|script| &script.actions)) {
         access.commands.extend((!actions.run.is_empty()).then(|| actions.run.clone()));

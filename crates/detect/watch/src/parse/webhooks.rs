@@ -1,0 +1,160 @@
+//! Receivers of events in the text of a file of rules: `[[webhook]]`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::check_address;
+use crate::error::RuleError;
+use crate::rules::{Secret, Webhook, WebhookFormat};
+
+/// The most receivers of a file, and headers of one.
+const WEBHOOKS_MAX: usize = 100;
+const HEADERS_MAX: usize = 20;
+/// Words in the braces of a body; behind `key.` and `about.` any.
+const WORDS: [&str; 9] =
+    ["time", "rule", "event", "message", "summary", "value", "above", "swallowed", "recording"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookText {
+    name: String,
+    url: String,
+    format: Option<String>,
+    key: Option<String>,
+    body: Option<serde_json::Value>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+/// Whether a text is a name of a receiver and not an address.
+pub(super) fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    (1..=64).contains(&text.len()) && text.chars().all(is_plain)
+}
+
+pub(super) fn webhooks(texts: Vec<WebhookText>) -> Result<Vec<Webhook>, RuleError> {
+    let mut all: Vec<Webhook> = Vec::new();
+    for text in texts {
+        let name = text.name.clone();
+        let wrong = |why: String| RuleError::Webhook { name: name.clone(), why };
+        if all.len() == WEBHOOKS_MAX {
+            return Err(wrong(format!("a file has {WEBHOOKS_MAX} of them at most")));
+        }
+        if !is_name(&text.name) || all.iter().any(|known| known.name == text.name) {
+            return Err(wrong(
+                "a name is of up to 64 letters, digits, -, _ and ., and is there once".to_owned(),
+            ));
+        }
+        all.push(webhook(text).map_err(wrong)?);
+    }
+    Ok(all)
+}
+
+fn webhook(text: WebhookText) -> Result<Webhook, String> {
+    let url = secret(&text.url)?;
+    if let Secret::Text(address) = &url {
+        // The address may be a secret: the message does not repeat it.
+        check_address(address)
+            .map_err(|_| "url: write https://HOST[:PORT]/PATH, without spaces, or file:PATH".to_owned())?;
+    }
+    if text.headers.len() > HEADERS_MAX {
+        return Err(format!("{HEADERS_MAX} headers at most"));
+    }
+    let format = match (text.format.as_deref(), text.body, text.key) {
+        (None, Some(body), None) => {
+            check_body(&body)?;
+            WebhookFormat::Body(body)
+        }
+        (None | Some("event"), None, None) => WebhookFormat::Event,
+        (Some("slack"), None, None) => WebhookFormat::Slack,
+        (Some("alertmanager"), None, None) => WebhookFormat::Alertmanager,
+        (Some("pagerduty"), None, Some(key)) => WebhookFormat::PagerDuty { key: secret(&key)? },
+        (Some("pagerduty"), None, None) => {
+            return Err("format = \"pagerduty\" needs key = \"file:PATH\", a file with its integration key"
+                .to_owned());
+        }
+        (Some(_), Some(_), _) => return Err("format and body: one of them".to_owned()),
+        (_, _, Some(_)) => return Err("key is for format = \"pagerduty\"".to_owned()),
+        (Some(other), ..) => {
+            return Err(format!("format = \"{other}\": there are event, slack, pagerduty and alertmanager"));
+        }
+    };
+    let headers = text.headers.into_iter().map(|(name, value)| {
+        let is_name =
+            !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        match is_name && !value.contains(char::is_control) {
+            true => Ok((name, secret(&value)?)),
+            false => Err(format!("headers: {name:?} is not a header")),
+        }
+    });
+    Ok(Webhook { name: text.name, url, format, headers: headers.collect::<Result<_, String>>()? })
+}
+
+fn secret(text: &str) -> Result<Secret, String> {
+    match text.strip_prefix("file:").map(PathBuf::from) {
+        None => Ok(Secret::Text(text.to_owned())),
+        Some(path) if path.is_absolute() => Ok(Secret::File(path)),
+        Some(_) => Err(format!("{text}: a file is named from / on")),
+    }
+}
+
+/// Refuses words in braces that an event does not have.
+fn check_body(body: &serde_json::Value) -> Result<(), String> {
+    use serde_json::Value;
+    match body {
+        Value::String(text) => {
+            // As the body is filled in: from each brace to the next closing one.
+            let mut rest = text.as_str();
+            let mut words = std::iter::from_fn(|| {
+                let (word, behind) = rest.split_once('{')?.1.split_once('}')?;
+                rest = behind;
+                Some(word)
+            });
+            let is_known =
+                |word: &&str| WORDS.contains(word) || word.starts_with("key.") || word.starts_with("about.");
+            let unknown = words.find(|word| !is_known(word));
+            unknown.map_or(Ok(()), |word| {
+                Err(format!(
+                    "body: {{{word}}} means nothing; there are {}, key.FIELD and about.FIELD",
+                    WORDS.join(", ")
+                ))
+            })
+        }
+        Value::Array(all) => all.iter().try_for_each(check_body),
+        Value::Object(members) => members.values().try_for_each(check_body),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+
+    const RULE: &str = "[[rule]]\nname = \"r\"\non = \"packet\"\nwebhook = \"ops\"\n";
+
+    #[test]
+    fn rules_call_receivers_by_their_names() {
+        let text = format!(
+            "{RULE}[[webhook]]\nname = \"ops\"\nurl = \"file:/etc/tapline/url\"\nformat = \"pagerduty\"\n\
+             key = \"file:/etc/tapline/key\"\nheaders = {{ Authorization = \"file:/etc/tapline/token\" }}\n"
+        );
+        let rules = parse(&text).expect("rules");
+        let [webhook] = &rules.webhooks[..] else { panic!("{rules:?}") };
+        assert_eq!((rules.rules[0].actions.webhook.as_str(), webhook.files().count()), ("ops", 3));
+        for (wrong, told) in [
+            ("", "no [[webhook]]"),
+            ("url = \"ftp://x\"", "https://"),
+            ("url = \"file:x\"", "from / on"),
+            ("url = \"http://x\"\nformat = \"teams\"", "slack"),
+            ("url = \"http://x\"\nformat = \"pagerduty\"", "key"),
+            ("url = \"http://x\"\nbody = { text = \"{rlue}\" }", "{rlue}"),
+            ("url = \"http://x\"\nheaders = { \"a b\" = \"x\" }", "header"),
+        ] {
+            let head = if wrong.is_empty() { "" } else { "[[webhook]]\nname = \"ops\"\n" };
+            let error = parse(&format!("{RULE}{head}{wrong}\n")).expect_err(wrong).to_string();
+            assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+}
