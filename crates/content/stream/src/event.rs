@@ -48,8 +48,8 @@ pub struct Stream {
     /// The offset of the event: bytes since the stream's beginning, delivered or missed.
     pub offset: u64,
     /// The time of the event's packet, in nanoseconds since 1970; that of the connection's last packet where the event
-    /// has none.
-    pub time_ns: i64,
+    /// has none. `None` for a packet without a time.
+    pub time_ns: Option<i64>,
 }
 
 /// The reason for which a stream ended.

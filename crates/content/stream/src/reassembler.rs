@@ -3,8 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
+use tapline_packet::{Meta, Packet};
 
 use crate::account::{Account, GapCause, Refusal};
 use crate::direction::{Direction, WaitingSegment};
@@ -25,8 +25,8 @@ struct Connection {
     directions: [Direction; 2],
     /// The time of the last packet, no earlier than that of any packet before it.
     seen: i64,
-    /// The time of the last packet as it was captured.
-    packet_ns: i64,
+    /// The time of the last packet as it was captured; `None` if it has none.
+    packet_ns: Option<i64>,
     older: Option<usize>,
     newer: Option<usize>,
 }
@@ -101,7 +101,7 @@ impl Reassembler {
         self.end_idle(sink);
         let (at, way) = self.connection_of(&segment, sink);
         if let Some(connection) = &mut self.places[at] {
-            connection.packet_ns = packet.meta.timestamp.as_nanos();
+            connection.packet_ns = time_ns(packet.meta);
         }
         let taken = self.take(at, way, &segment, packet, sink);
         if let (Some(ack), Some(connection)) = (segment.ack, &mut self.places[at]) {
@@ -177,7 +177,7 @@ impl Reassembler {
             has_syn: false,
             directions: Default::default(),
             seen: self.now,
-            packet_ns: self.now,
+            packet_ns: None,
             older: None,
             newer: None,
         };
@@ -472,7 +472,7 @@ impl Reassembler {
         sink: Sink<'_>,
     ) {
         let Some(connection) = &mut self.places[at] else { return };
-        let stream = Stream { time_ns: packet.meta.timestamp.as_nanos(), ..connection.stream(way) };
+        let stream = Stream { time_ns: time_ns(packet.meta), ..connection.stream(way) };
         let acknowledged = connection.acknowledged(way, held.ack);
         let direction = &mut connection.directions[way];
         let skipped = (direction.position - start).min(held.len);
@@ -532,6 +532,11 @@ impl Reassembler {
         self.pass_plain(at, way, segment, packet, sink);
         Taken::Passed
     }
+}
+
+/// The time of a packet, in nanoseconds since 1970.
+fn time_ns(meta: &Meta) -> Option<i64> {
+    (!meta.is_untimed).then(|| meta.timestamp.as_nanos())
 }
 
 fn nanoseconds(time: Duration) -> i64 {

@@ -262,7 +262,7 @@ fn line(stream: &Stream, body: &Body, digest: &str, missing: u64) -> Value {
     let Head { status, request, content_type, content_encoding } = &body.head;
     let of_request = |text: fn(&Request) -> &String| request.as_ref().map(|request| text(request).as_str());
     let mut line = description(stream);
-    line["end_ns"] = stream.time_ns.to_string().into();
+    line["end_ns"] = stream.time_ns.map(|time_ns| time_ns.to_string()).into();
     line["method"] = of_request(|request| &request.method).into();
     line["host"] = of_request(|request| &request.host).into();
     line["target"] = of_request(|request| &request.target).into();

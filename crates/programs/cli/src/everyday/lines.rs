@@ -57,6 +57,16 @@ pub(super) fn universal(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
 }
 
+/// UTC of nanoseconds since 1970; `None` for a packet without a time.
+pub(super) fn universal_ns(time_ns: Option<i64>) -> Option<String> {
+    time_ns.map(|time_ns| universal(Timestamp::from_nanos(time_ns)))
+}
+
+/// Local date and time of nanoseconds since 1970.
+pub(super) fn local_ns(time_ns: Option<i64>, format: &str) -> String {
+    time_ns.map_or_else(|| "no time".to_owned(), |time_ns| local(Timestamp::from_nanos(time_ns), format))
+}
+
 /// Local date and time.
 pub(super) fn local(time: Timestamp, format: &str) -> String {
     let time = instant(time).unwrap_or(jiff::Timestamp::MAX);

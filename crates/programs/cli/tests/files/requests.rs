@@ -198,6 +198,66 @@ pub(crate) fn write_frames(path: &Path, frames: Vec<Vec<u8>>) {
     write_pcap(&mut file, ETHERNET, Unit::Microseconds, timed).expect("there is room");
 }
 
+/// A pcapng file of frames in simple packet blocks, which have no time.
+pub(crate) fn write_untimed(path: &Path, frames: &[Vec<u8>]) {
+    let block = |kind: u32, body: &[u8]| {
+        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+        let len = (12 + body.len() + padding.len()) as u32;
+        [&kind.to_le_bytes()[..], &len.to_le_bytes(), body, &padding, &len.to_le_bytes()].concat()
+    };
+    let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
+    let mut file = [block(0x0a0d_0d0a, &section), block(1, &[1, 0, 0, 0, 0, 0, 4, 0])].concat();
+    for frame in frames {
+        file.extend(block(3, &[&(frame.len() as u32).to_le_bytes()[..], frame].concat()));
+    }
+    std::fs::write(path, file).expect("there is room");
+}
+
+/// A time that is not known is null in JSON, and no time of 1970 in text.
+#[test]
+fn packets_without_a_time_have_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("untimed.pcapng");
+    let [client, server] = [1, 2].map(Host::number);
+    let segment = |is_client: bool, seq: u32, ack: u32, text: &str| {
+        let (from, to, ports) =
+            if is_client { (&client, &server, (4000, 80)) } else { (&server, &client, (80, 4000)) };
+        let tcp = Tcp { src: ports.0, dst: ports.1, seq, ack, flags: 16, ..Tcp::default() };
+        let ip = IpPair::between(from, to, IpVersion::V4);
+        Ethernet::between(from, to).ip(&tcp.packet(ip, text.as_bytes()))
+    };
+    let (request, answer) =
+        ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n");
+    let frames = [
+        datagram(true, &dns(1, 0x0100, "good")),
+        datagram(false, &dns(1, 0x8180, "good")),
+        datagram(true, &dns(2, 0x0100, "silent")),
+        segment(true, 1, 1, request),
+        segment(false, 1, 1 + request.len() as u32, answer),
+    ];
+    write_untimed(&path, &frames);
+    let name = path.to_str().expect("text");
+    for (command, objects) in [
+        (&["grep", "404"][..], 1),
+        (&["grep", "--stream", "404"], 1),
+        (&["follow"], 2),
+        (&["dns"], 2),
+        (&["http"], 1),
+    ] {
+        let lines = json_lines(&[command, &["--json", "-r", name]].concat());
+        let timed: Vec<&Value> = lines.iter().filter(|line| line.get("time").is_some()).collect();
+        assert!(
+            timed.len() == objects && timed.iter().all(|line| line["time"].is_null()),
+            "{command:?}: {lines:?}"
+        );
+        assert!(timed.iter().all(|line| line["latency_ns"].is_null()), "{command:?}: {lines:?}");
+        if command.len() == 1 || command.contains(&"--stream") {
+            let text = run([command, &["-r", name]].concat()).succeeded();
+            assert!(String::from_utf8_lossy(&text.stdout).contains("no time"), "{command:?}");
+        }
+    }
+}
+
 #[test]
 fn failures_and_unanswered_queries_are_told() {
     let folder = tempfile::tempdir().expect("a folder");

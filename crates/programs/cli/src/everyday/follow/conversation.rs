@@ -51,7 +51,7 @@ pub(super) enum Kind {
 pub(super) struct Turn {
     pub(super) kind: Kind,
     pub(super) is_from_client: bool,
-    pub(super) time_ns: i64,
+    pub(super) time_ns: Option<i64>,
     /// Bytes before it in its direction, shown or missing.
     pub(super) offset: u64,
     /// Bytes of it.
@@ -76,7 +76,7 @@ impl Turns {
         self.bytes.capacity() + self.turns.capacity() * size_of::<Turn>()
     }
 
-    fn add(&mut self, is_from_client: bool, time_ns: i64, mut bytes: &[u8]) {
+    fn add(&mut self, is_from_client: bool, time_ns: Option<i64>, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let last = self.turns.last().filter(|last| {
                 last.kind == Kind::Bytes && last.is_from_client == is_from_client && !self.is_at_end
@@ -97,7 +97,7 @@ impl Turns {
         }
     }
 
-    fn push(&mut self, kind: Kind, is_from_client: bool, time_ns: i64, begins_line: bool) {
+    fn push(&mut self, kind: Kind, is_from_client: bool, time_ns: Option<i64>, begins_line: bool) {
         self.is_at_end = false;
         let offset = &mut self.offsets[usize::from(is_from_client)];
         self.turns.push(Turn { kind, is_from_client, time_ns, offset: *offset, len: 0, begins_line });
@@ -124,7 +124,7 @@ struct Http {
 pub(super) struct Conversation {
     pub(super) client: Endpoint,
     pub(super) server: Endpoint,
-    pub(super) begin_ns: i64,
+    pub(super) begin_ns: Option<i64>,
     pub(super) has_syn: bool,
     pub(super) turns: Turns,
     /// Bytes that were sent and seen, by the server and by the client.
@@ -230,7 +230,7 @@ fn add(
     event: BodyEvent<'_>,
     body: &mut Option<Body>,
     turns: &mut Turns,
-    (is_client, time_ns): (bool, i64),
+    (is_client, time_ns): (bool, Option<i64>),
     shared: &mut Shared,
 ) {
     let mut show = |shown: Shown<'_>| match shown {

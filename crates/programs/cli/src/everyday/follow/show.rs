@@ -12,11 +12,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 use tapline_graph::grouped;
-use tapline_packet::Timestamp;
 use tapline_source::Error;
 use tapline_stream::EndCause;
 
-use super::super::lines::{ResultLines, endpoint, local, printable, universal};
+use super::super::lines::{ResultLines, endpoint, local_ns, printable, universal_ns};
 use super::conversation::{Conversation, Kind, Turn};
 use crate::escape::plain_json;
 
@@ -155,7 +154,7 @@ impl Show {
         let (client, server) = (one.client, one.server);
         let mut object = json!({
             "conversation": number,
-            "time": universal(Timestamp::from_nanos(turn.time_ns)),
+            "time": universal_ns(turn.time_ns),
             "from": if turn.is_from_client { "client" } else { "server" },
             "client": client.0.to_string(),
             "client_port": client.1,
@@ -188,7 +187,7 @@ fn head(number: u64, one: &Conversation) -> String {
     if one.parts > 1 {
         return format!("conversation {number} goes on: {ends}\n");
     }
-    let time = local(Timestamp::from_nanos(one.begin_ns), "%Y-%m-%d %H:%M:%S.%6f");
+    let time = local_ns(one.begin_ns, "%Y-%m-%d %H:%M:%S.%6f");
     let beginning = if one.has_syn { "" } else { "; its beginning was not seen" };
     format!("conversation {number}: {ends}, from {time}{beginning}\n")
 }

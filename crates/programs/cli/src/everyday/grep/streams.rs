@@ -14,11 +14,11 @@ use std::collections::HashMap;
 use regex::bytes::Match;
 use serde_json::json;
 use tapline_graph::grouped;
+use tapline_packet::Packet;
 use tapline_packet::headers::Headers;
-use tapline_packet::{Packet, Timestamp};
 use tapline_stream::{Account, Event, Limits, Reassembler, Stream, Taken};
 
-use super::super::lines::{endpoint, local, universal};
+use super::super::lines::{endpoint, local_ns, universal_ns};
 use super::{SHOWN_MAX, Search};
 use crate::escape::plain_json;
 
@@ -91,7 +91,7 @@ struct Tail {
     /// The search goes on here.
     from: usize,
     /// The time of the last segment.
-    time_ns: i64,
+    time_ns: Option<i64>,
 }
 
 impl Tails {
@@ -150,7 +150,7 @@ struct Text<'a> {
     /// New bytes begin here.
     new_at: usize,
     /// The time of the bytes before the new ones.
-    earlier_ns: i64,
+    earlier_ns: Option<i64>,
 }
 
 impl Search {
@@ -187,7 +187,7 @@ impl Search {
         let tuple = &stream.tuple;
         if self.style.json {
             let object = json!({
-                "time": universal(Timestamp::from_nanos(time_ns)),
+                "time": universal_ns(time_ns),
                 "src": tuple.src.to_string(),
                 "dst": tuple.dst.to_string(),
                 "src_port": tuple.src_port,
@@ -200,7 +200,7 @@ impl Search {
         }
         let head = format!(
             "{} {} > {}: stream {}, byte {}",
-            local(Timestamp::from_nanos(time_ns), "%H:%M:%S.%6f"),
+            local_ns(time_ns, "%H:%M:%S.%6f"),
             endpoint((tuple.src, tuple.src_port)),
             endpoint((tuple.dst, tuple.dst_port)),
             stream.connection,

@@ -10,7 +10,7 @@ use tapline_packet::numbers::port::DNS;
 use tapline_stream::{Event, Limits, Reassembler, Stream};
 
 use super::Protocol;
-use super::report::{Endpoint, Outcome, Report, Transaction};
+use super::report::{Endpoint, Outcome, Report, Transaction, latency};
 
 /// Queries that wait for their response.
 const PENDING_MAX: usize = 65_536;
@@ -28,7 +28,7 @@ struct Key {
 }
 
 struct Query {
-    time_ns: i64,
+    time_ns: Option<i64>,
     number: u64,
     kind: Option<u16>,
     name: Vec<u8>,
@@ -83,8 +83,8 @@ impl Protocol for Dns {
             if ports.0 != DNS && ports.1 != DNS {
                 continue;
             }
-            let time_ns = packet.meta.timestamp.as_nanos();
-            latest = latest.max(time_ns);
+            let time_ns = (!packet.meta.is_untimed).then(|| packet.meta.timestamp.as_nanos());
+            latest = latest.max(time_ns.unwrap_or(i64::MIN));
             match headers.protocol() {
                 Some(UDP) => {
                     let Some((source, destination)) = headers.addresses(packet.data) else { continue };
@@ -178,7 +178,7 @@ impl Queries {
     /// Takes a message with its sender and receiver.
     fn message(
         &mut self,
-        time_ns: i64,
+        time_ns: Option<i64>,
         (from, to): (Endpoint, Endpoint),
         is_tcp: bool,
         bytes: &[u8],
@@ -198,7 +198,7 @@ impl Queries {
         self.scratch = name;
     }
 
-    fn query(&mut self, time_ns: i64, key: Key, kind: Option<u16>, name: &[u8], report: &mut Report) {
+    fn query(&mut self, time_ns: Option<i64>, key: Key, kind: Option<u16>, name: &[u8], report: &mut Report) {
         if let Some(known) = self.pending.get(&key) {
             if known.kind == kind && known.name == name {
                 self.repeated += 1;
@@ -211,11 +211,20 @@ impl Queries {
             self.drop_oldest(report);
         }
         self.numbers += 1;
-        self.order.push_back((time_ns, key, self.numbers));
+        // Without a time a query is as old as the one before it.
+        let before = self.order.back().map_or(i64::MIN, |(time_ns, ..)| *time_ns);
+        self.order.push_back((time_ns.unwrap_or(before), key, self.numbers));
         self.pending.insert(key, Query { time_ns, number: self.numbers, kind, name: name.to_vec() });
     }
 
-    fn response(&mut self, time_ns: i64, key: Key, message: &Message, name: &[u8], report: &mut Report) {
+    fn response(
+        &mut self,
+        time_ns: Option<i64>,
+        key: Key,
+        message: &Message,
+        name: &[u8],
+        report: &mut Report,
+    ) {
         // A server may leave the question out.
         let is_its = |query: &Query| {
             message.question_type.is_none() || query.kind == message.question_type && same(&query.name, name)
@@ -238,7 +247,7 @@ impl Queries {
             _ if code == 0 => format!("{}, {answers} records{cut}", code_name(code)),
             _ => format!("{}{cut}", code_name(code)),
         };
-        let latency_ns = query.as_ref().map(|query| time_ns.saturating_sub(query.time_ns));
+        let latency_ns = query.as_ref().and_then(|query| latency(query.time_ns, time_ns));
         let details = json!({
             "id": key.id, "type": kind.map(type_name), "query": text(name), "code": code_name(code),
             "answers": answers, "truncated": message.header.has(flag::TRUNCATED), "transport": transport(key),

@@ -7,7 +7,7 @@ use tapline_stream::http::{BodyEvent, Conversation, Head, Request, StreamBytes};
 use tapline_stream::{EndCause, Event, Stream};
 
 use super::StreamProtocol;
-use super::report::{Endpoint, Outcome, Report, Transaction};
+use super::report::{Endpoint, Outcome, Report, Transaction, latency};
 
 /// Requests of a connection that wait for their responses.
 const WAITING_MAX: usize = 256;
@@ -26,7 +26,7 @@ pub(super) struct Talks {
 struct Talk {
     http: Conversation,
     /// Requests with their times.
-    waiting: VecDeque<(Request, i64)>,
+    waiting: VecDeque<(Request, Option<i64>)>,
     /// Bytes of memory of both.
     memory: usize,
     /// The end that sends requests, and the other, once a message was seen.
@@ -125,7 +125,7 @@ impl Talk {
 fn message(
     stream: &Stream,
     head: &Head,
-    waiting: &mut VecDeque<(Request, i64)>,
+    waiting: &mut VecDeque<(Request, Option<i64>)>,
     ends: &mut Option<(Endpoint, Endpoint)>,
     report: &mut Report,
 ) {
@@ -156,7 +156,7 @@ fn message(
         server,
         name: request.as_ref().map(page).unwrap_or_default(),
         status: status.to_string(),
-        latency_ns: request.is_some().then(|| stream.time_ns.saturating_sub(time_ns)),
+        latency_ns: request.as_ref().and_then(|_| latency(time_ns, stream.time_ns)),
         outcome,
         details: details(request.as_ref(), Some(head)),
     });

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 use tapline_graph::grouped;
-use tapline_packet::Timestamp;
 
 pub(super) use super::super::lines::Endpoint;
-use super::super::lines::{ResultLines, endpoint, local, universal};
+use super::super::lines::{ResultLines, endpoint, local_ns, universal_ns};
 use crate::escape::plain;
 
 /// Slow answers that are shown at the end.
@@ -33,7 +32,7 @@ pub(super) enum Outcome {
 /// A request and its answer.
 pub(super) struct Transaction {
     /// The time of the request; that of the answer if the request was not seen.
-    pub(super) time_ns: i64,
+    pub(super) time_ns: Option<i64>,
     pub(super) client: Endpoint,
     pub(super) server: Endpoint,
     /// Name for people: of a host, a page.
@@ -43,6 +42,11 @@ pub(super) struct Transaction {
     pub(super) outcome: Outcome,
     /// Further members of the object.
     pub(super) details: Value,
+}
+
+/// The time from a request to its answer; unknown if either has none.
+pub(super) fn latency(request_ns: Option<i64>, answer_ns: Option<i64>) -> Option<i64> {
+    Some(answer_ns?.saturating_sub(request_ns?))
 }
 
 /// Prints transactions, and sums them up.
@@ -161,7 +165,7 @@ impl Report {
 
 fn text(transaction: &Transaction) -> String {
     let Transaction { time_ns, client, server, name, status, latency_ns, .. } = transaction;
-    let time = local(Timestamp::from_nanos(*time_ns), "%H:%M:%S.%6f");
+    let time = local_ns(*time_ns, "%H:%M:%S.%6f");
     let latency = latency_ns.map_or_else(|| "-".to_owned(), milliseconds);
     let name: String = match name.chars().count() {
         ..=NAME_MAX => plain(name),
@@ -179,7 +183,7 @@ fn milliseconds(ns: i64) -> String {
 fn to_json(transaction: &Transaction) -> Value {
     let Transaction { time_ns, client, server, name, status, latency_ns, outcome, details } = transaction;
     let mut object = json!({
-        "time": universal(Timestamp::from_nanos(*time_ns)),
+        "time": universal_ns(*time_ns),
         "client": client.0.to_string(),
         "client_port": client.1,
         "server": server.0.to_string(),

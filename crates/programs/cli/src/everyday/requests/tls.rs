@@ -8,7 +8,7 @@ use tapline_dissect::tls::{Hello, Record, Ssl2ClientHello};
 use tapline_stream::{EndCause, Event, Stream};
 
 use super::StreamProtocol;
-use super::report::{Endpoint, Outcome, Report, Transaction};
+use super::report::{Endpoint, Outcome, Report, Transaction, latency};
 
 /// Bytes of a stream that are kept until its hello is whole.
 const STREAM_MAX: usize = 32 << 10;
@@ -37,7 +37,7 @@ struct Handshake {
 }
 
 struct ClientSide {
-    time_ns: i64,
+    time_ns: Option<i64>,
     /// The stream that it sends. Without the beginning of the connection this may be the other one.
     is_from_client: bool,
     ends: (Endpoint, Endpoint),
@@ -183,7 +183,7 @@ impl Handshake {
         let ends = seen
             .as_ref()
             .map_or(((tuple.dst, tuple.dst_port), (tuple.src, tuple.src_port)), |client| client.ends);
-        let latency_ns = seen.as_ref().map(|client| stream.time_ns.saturating_sub(client.time_ns));
+        let latency_ns = seen.as_ref().and_then(|client| latency(client.time_ns, stream.time_ns));
         report.add(Transaction {
             time_ns: seen.as_ref().map_or(stream.time_ns, |client| client.time_ns),
             client: ends.0,
