@@ -27,6 +27,9 @@ FULL_FEATURES = --features tapline-cli/arrow,tapline-cli/$(KAFKA),tapline-cli/pa
 # TLS and passwords to Kafka are OpenSSL's, where its headers are: Debian's libssl-dev and pkg-config.
 KAFKA = $(shell pkg-config --exists openssl && echo kafka-tls || echo kafka)
 PACKAGES = target/packages
+# The files of a release, and a program in the place of all builds.
+RELEASE = target/release-files
+PROGRAM ?=
 # Another processor: `make deb TARGET=aarch64-unknown-linux-gnu` takes Debian's cross compiler of that name, and qemu-user, in which the
 # program writes its manual.
 TARGET ?=
@@ -48,7 +51,7 @@ REMAP = --remap-path-prefix=$(CURDIR)=/tapline --remap-path-prefix=$(or $(CARGO_
 TWICE = target/twice/one target/twice/the-other
 
 .PHONY: help demo quick test test-all soak test-cluster test-optional test-configurations loom lint book bench fuzz libpcap
-.PHONY: reference dist features package-trees deb rpm static test-demo test-packages test-static test-emulated $(TWICE)
+.PHONY: reference dist features package-trees deb rpm static release test-release test-demo test-packages test-static test-emulated $(TWICE)
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture, meter, record and find it, show it in a browser"
@@ -65,6 +68,8 @@ help:
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make deb     packages of Debian in $(PACKAGES); make rpm: of Fedora"
 	@echo "make static  one file that needs no library, in target/static"
+	@echo "make release  all of it for both processors, images, SBOM and checksums, in $(RELEASE); PROGRAM=FILE tries the packaging alone"
+	@echo "make test-release  from these files to the page in a bare Debian: commands and seconds (root, mmdebstrap)"
 	@echo "make test-static  the same file built in two folders, compared"
 	@echo "make test-packages  install, upgrade, run and purge the packages in a Debian of their own (root)"
 	@echo "make test-demo  the demonstration in a bare Debian, without ip, ethtool and tcpdump (root, mmdebstrap)"
@@ -186,6 +191,12 @@ static:
 	install -D -m 755 target/$(MUSL)/$(PROFILE)/tapline target/static/tapline
 	@bash scripts/licences.sh $(MUSL) >target/static/copyright
 	@sha256sum target/static/tapline
+
+release:
+	@bash scripts/release.sh $(RELEASE) $(PROGRAM)
+
+test-release:
+	@bash scripts/test-release.sh $(RELEASE)
 
 # What is committed, built in two folders whose paths differ in length: the files are equal. `make -j2 test-static` builds
 # both at once.

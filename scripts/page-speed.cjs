@@ -3,7 +3,7 @@
 //
 //   NODE_PATH=target/node/node_modules node scripts/page-speed.cjs ADDRESS [LOADS] [SECONDS]
 //
-// ADDRESS is the one that `tapline view` prints, with its token. Each load has a browser context of its own, so that nothing is cached; the
+// PICTURE=FILE keeps a picture of the page. ADDRESS is the one that `tapline view` prints, with its token. Each load has a browser context of its own, so that nothing is cached; the
 // browser itself runs already.
 "use strict";
 const { chromium } = require("playwright-core");
@@ -43,6 +43,7 @@ async function updates(browser) {
   const before = await metrics();
   await page.waitForTimeout(Number(seconds) * 1000);
   const after = await metrics();
+  if (process.env.PICTURE) await page.screenshot({ path: process.env.PICTURE });
   await context.close();
   const of = (name) => Math.round((after[name] - before[name]) * 1e5 / Number(seconds)) / 100;
   return { task: of("TaskDuration"), script: of("ScriptDuration"), style: of("RecalcStyleDuration"), layout: of("LayoutDuration") };
