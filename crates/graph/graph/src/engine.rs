@@ -22,7 +22,7 @@ use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
 use crate::packets::Packets;
 use crate::stage::{StageStatus, TickContext};
-use crate::table::Table;
+use crate::table::StageResult;
 use crate::worker_merge::MergedSource;
 use phase::Phase;
 use timers::Timers;
@@ -101,7 +101,7 @@ pub struct RunReport<'a> {
     /// Whether this is the last report of the loop.
     pub is_last: bool,
     /// Results of the stages so far; empty unless the report was requested or is the last.
-    pub results: Vec<(String, Table)>,
+    pub results: Vec<StageResult>,
 }
 
 /// A source, and the node that gets its packets.

@@ -22,7 +22,7 @@ use crate::account::StageAccount;
 use crate::interface_meters::InterfaceMeters;
 use crate::packets::Packets;
 use crate::stage::{ExpiredFlows, FlowChanges, Stage, StageStatus, TickContext};
-use crate::table::Table;
+use crate::table::StageResult;
 
 /// A node of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -40,7 +40,7 @@ pub struct Graph {
     interface_meters: InterfaceMeters,
     /// Accounts of stages that a change removed.
     retired: Vec<StageAccount>,
-    retired_results: Vec<(String, Table)>,
+    retired_results: Vec<StageResult>,
 }
 
 /// A stage of a graph that is to be built.
@@ -70,6 +70,13 @@ struct Node {
     /// Packets that were handed to it before the last change.
     handed_before: u64,
     received: Amount,
+}
+
+impl Node {
+    fn result(&self) -> Option<StageResult> {
+        let table = self.stage.result()?;
+        Some(StageResult { stage: self.name.clone(), table, values: self.stage.values() })
+    }
 }
 
 /// An output that leads to a node.
@@ -194,8 +201,7 @@ impl Graph {
             if !stays(self.nodes[at].key) {
                 let account = self.account_of(&self.nodes[at]);
                 self.retired.push(account);
-                let node = &self.nodes[at];
-                self.retired_results.extend(node.stage.result().map(|table| (node.name.clone(), table)));
+                self.retired_results.extend(self.nodes[at].result());
             }
             self.nodes[at].handed_before = self.handed(&self.nodes[at]);
         }
@@ -377,16 +383,15 @@ impl Graph {
     }
 
     /// The result of each stage under a unique name; stages that a change removed come last.
-    pub fn results(&self) -> Vec<(String, Table)> {
-        let result = |node: &Node| Some((node.name.clone(), node.stage.result()?));
-        let here = self.nodes.iter().filter_map(result);
-        let mut results: Vec<(String, Table)> = Vec::new();
-        for (name, table) in here.chain(self.retired_results.iter().cloned()) {
+    pub fn results(&self) -> Vec<StageResult> {
+        let here = self.nodes.iter().filter_map(Node::result);
+        let mut results: Vec<StageResult> = Vec::new();
+        for result in here.chain(self.retired_results.iter().cloned()) {
             // A removed stage may have had the name of one that is still here.
-            let numbered = (2..).map(|number| format!("{name}.{number}"));
-            let mut names = std::iter::once(name.clone()).chain(numbered);
-            let free = names.find(|name| results.iter().all(|(taken, _)| taken != name));
-            results.push((free.unwrap_or(name), table));
+            let numbered = (2..).map(|number| format!("{}.{number}", result.stage));
+            let mut names = std::iter::once(result.stage.clone()).chain(numbered);
+            let free = names.find(|name| results.iter().all(|other| other.stage != *name));
+            results.push(StageResult { stage: free.unwrap_or_default(), ..result });
         }
         results
     }

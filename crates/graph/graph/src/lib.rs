@@ -45,6 +45,6 @@ pub use source_stage::SourceStage;
 pub use stage::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
 };
-pub use table::{Cell, Table, grouped};
+pub use table::{Cell, StageResult, Table, grouped};
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge, append_packet};
 pub use worker_source::WorkerSource;

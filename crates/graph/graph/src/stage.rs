@@ -109,6 +109,11 @@ pub trait Stage: Send {
         None
     }
 
+    /// The values of which the result is made, for programs that show them in another form.
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
+
     /// Events since the last call for the user, as sentences without a full stop.
     fn events(&mut self) -> Vec<String> {
         Vec::new()

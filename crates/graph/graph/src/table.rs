@@ -1,6 +1,8 @@
 //! Tables: results of stages.
 
+use std::any::Any;
 use std::fmt::{self, Write as _};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 pub use tapline_syntax::units::grouped;
@@ -12,6 +14,17 @@ pub struct Table {
     pub columns: Vec<&'static str>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
+}
+
+/// The result of a stage.
+#[derive(Clone, Debug)]
+pub struct StageResult {
+    /// The stage's name.
+    pub stage: String,
+    /// What people and machines read.
+    pub table: Table,
+    /// The values of which the table is made, of a type that the crate of the stage knows.
+    pub values: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// A value in a table.

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::cell;
 use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tapline_capture::Listener;
 use tapline_collect::{
@@ -31,6 +32,7 @@ use tapline_source::{Error, InterfaceAccount};
 
 use crate::flow::seconds::{begin_of, second_of};
 use crate::flow_filter::FlowFilter;
+use crate::flow_results::FlowResults;
 use crate::settings::StageSettings;
 
 /// Flows that are handed on at a time, unless a datagram has more.
@@ -312,6 +314,13 @@ impl Stage for CollectStage {
         let mut rows: Vec<Vec<Cell>> = self.collector.sources().into_iter().map(row).collect();
         rows.extend(forgotten_row(self.collector.forgotten()));
         Some(Table { columns, rows })
+    }
+
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(FlowResults::Sources(
+            self.collector.sources().into_iter().cloned().collect(),
+            self.collector.forgotten().clone(),
+        )))
     }
 
     fn events(&mut self) -> Vec<String> {

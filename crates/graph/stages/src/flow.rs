@@ -25,6 +25,7 @@ use tapline_packet::{ClockReading, Interface, Selection, Timestamp};
 use tapline_source::Error;
 
 use crate::flow_export::sampling_of;
+use crate::flow_results::FlowResults;
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::sample::Blocks;
 use crate::settings::StageSettings;
@@ -489,6 +490,10 @@ impl Stage for FlowStage {
             table.add("last_ns", Cell::Time(last.as_nanos()));
         }
         Some(table)
+    }
+
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(FlowResults::Meter(self.statistics(), self.span)))
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use tapline_flow::{
     Details, Dns, DnsAnswer, Endpoint, Flow, Http, KnownField, LinkHeader, MacAddress, SIZES, SizeCounts,
@@ -14,6 +15,7 @@ use tapline_graph::{Cell, ExpiredFlows, Out, Packets, Stage, StageCounters, Tabl
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 use tapline_source::{Error, OutputAccount};
 
+use super::flow_results::FlowResults;
 use super::places::{self, PlaceReader};
 use super::top;
 use crate::settings::StageSettings;
@@ -78,6 +80,14 @@ impl Ord for Ranked {
 }
 
 impl FlowTop {
+    /// The greatest flows, in their order.
+    fn rows(&self) -> Vec<FlowRow> {
+        let mut ranked: Vec<&Ranked> = self.greatest.iter().collect();
+        ranked.sort_unstable();
+        let places = self.places.as_ref().map(PlaceReader::current);
+        ranked.into_iter().map(|ranked| FlowRow::of(&ranked.1, places.as_deref())).collect()
+    }
+
     fn add(&mut self, flow: &Flow) {
         let amount = if self.by_packets { flow.packets() } else { flow.bytes() };
         let rank = Reverse((amount, Reverse(flow.first().as_nanos())));
@@ -87,6 +97,64 @@ impl FlowTop {
             if !is_room {
                 self.greatest.pop();
             }
+        }
+    }
+}
+
+/// A flow as people read it. What is not known of it is `None`.
+#[derive(Clone, Debug, Default)]
+pub struct FlowRow {
+    /// The protocol's name, or its number.
+    pub protocol: Option<String>,
+    /// The address and port of both ends, as far as they are known; the client first.
+    pub ends: [Option<String>; 2],
+    /// The application.
+    pub application: Option<String>,
+    /// The name that the client asked for.
+    pub name: Option<String>,
+    /// Packets there and back.
+    pub packets: [Option<u64>; 2],
+    /// Bytes there and back.
+    pub bytes: [Option<u64>; 2],
+    /// Milliseconds from the first packet to the last.
+    pub ms: u64,
+    /// The round trip of the whole way, in microseconds.
+    pub rtt_us: Option<u64>,
+    /// Packets that were sent again, both ways.
+    pub again: Option<u64>,
+    /// The state at its end.
+    pub state: &'static str,
+    /// Why it ended.
+    pub end: &'static str,
+    /// The first packet's time, in nanoseconds since 1970.
+    pub first_ns: i64,
+    /// Details without a field of their own.
+    pub details: Option<String>,
+    /// Where both ends are.
+    pub places: [Option<String>; 2],
+}
+
+impl FlowRow {
+    fn of(flow: &Flow, places: Option<&Places>) -> FlowRow {
+        let known =
+            |field, numbers: [u64; 2]| [0, 1].map(|side| flow.knows(field, side).then_some(numbers[side]));
+        let place = |side: usize| Some(places?.of(flow.endpoints[side].address).to_string());
+        let sides = flow.endpoints.each_ref();
+        FlowRow {
+            protocol: flow.knows(KnownField::Protocol, 0).then(|| protocol(flow.protocol)),
+            ends: [end(flow, 0), end(flow, 1)],
+            application: details(flow, |details| details.application).map(str::to_owned),
+            name: name(flow).map(str::to_owned),
+            packets: known(KnownField::Packets, sides.map(|side| side.packets)),
+            bytes: known(KnownField::Bytes, sides.map(|side| side.bytes)),
+            ms: flow.last().since(flow.first()).max(0) as u64 / 1_000_000,
+            rtt_us: rtt(flow),
+            again: again(flow),
+            state: state(flow),
+            end: flow.end_reason.name(),
+            first_ns: flow.first().as_nanos(),
+            details: Some(details_text(flow)).filter(|text| !text.is_empty()),
+            places: [0, 1].map(|side| place(side).filter(|text| !text.is_empty())),
         }
     }
 }
@@ -110,20 +178,20 @@ impl Stage for FlowTop {
     }
 
     fn result(&self) -> Option<Table> {
-        let mut ranked: Vec<&Ranked> = self.greatest.iter().collect();
-        ranked.sort_unstable();
-        let flows: Vec<&Flow> = ranked.into_iter().map(|ranked| &*ranked.1).collect();
-        let columns = COLUMNS.iter().filter(|column| flows.iter().any(|flow| (column.is_known)(flow)));
+        let rows = self.rows();
+        let columns = COLUMNS
+            .iter()
+            .filter(|column| column.missing.is_none() || rows.iter().any(|row| (column.cell)(row).is_some()));
         let columns: Vec<&Column> = columns.collect();
-        let row = |flow: &&Flow| columns.iter().map(|column| (column.cell)(flow)).collect();
-        let mut table = Table {
+        let cells = |row: &FlowRow| columns.iter().map(|column| column.of(row)).collect();
+        Some(Table {
             columns: columns.iter().map(|column| column.name).collect(),
-            rows: flows.iter().map(row).collect(),
-        };
-        if let Some(places) = &self.places {
-            add_places(&mut table, &flows, &places.current());
-        }
-        Some(table)
+            rows: rows.iter().map(cells).collect(),
+        })
+    }
+
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::new(FlowResults::Top(self.rows())))
     }
 
     fn events(&mut self) -> Vec<String> {
@@ -141,66 +209,57 @@ impl Stage for FlowTop {
     }
 }
 
-/// Adds columns for the places of both ends of flows, if any is known.
-fn add_places(table: &mut Table, flows: &[&Flow], places: &Places) {
-    for (name, side) in [("source_place", 0), ("destination_place", 1)] {
-        let texts = flows.iter().map(|flow| places.of(flow.endpoints[side].address).to_string());
-        let texts: Vec<String> = texts.collect();
-        if texts.iter().all(String::is_empty) {
-            continue;
-        }
-        table.columns.push(name);
-        table.rows.iter_mut().zip(texts).for_each(|(row, text)| row.push(Cell::from(text)));
+/// A column of the table.
+struct Column {
+    name: &'static str,
+    /// The text of a cell that is not known, in a column that is there if any flow's is known. `None` if it is always
+    /// there.
+    missing: Option<&'static str>,
+    cell: fn(&FlowRow) -> Option<Cell>,
+}
+
+impl Column {
+    const fn always(name: &'static str, cell: fn(&FlowRow) -> Option<Cell>) -> Column {
+        Column { name, missing: None, cell }
+    }
+
+    const fn if_known(
+        name: &'static str,
+        missing: &'static str,
+        cell: fn(&FlowRow) -> Option<Cell>,
+    ) -> Column {
+        Column { name, missing: Some(missing), cell }
+    }
+
+    fn of(&self, row: &FlowRow) -> Cell {
+        let missing = || self.missing.map_or(Cell::Unknown, |text| Cell::from(text.to_owned()));
+        (self.cell)(row).unwrap_or_else(missing)
     }
 }
 
-/// A column of the table, if it is known of any flow.
-struct Column {
-    name: &'static str,
-    is_known: fn(&Flow) -> bool,
-    cell: fn(&Flow) -> Cell,
-}
-
-const fn always(name: &'static str, cell: fn(&Flow) -> Cell) -> Column {
-    Column { name, is_known: |_| true, cell }
+fn text(text: &Option<String>) -> Option<Cell> {
+    text.clone().map(Cell::from)
 }
 
 const COLUMNS: &[Column] = &[
-    always("protocol", |flow| match flow.knows(KnownField::Protocol, 0) {
-        true => Cell::from(protocol(flow.protocol)),
-        false => Cell::Unknown,
-    }),
-    always("source", |flow| end(flow, 0)),
-    always("destination", |flow| end(flow, 1)),
-    Column {
-        name: "application",
-        is_known: |flow| details(flow, |details| details.application).is_some(),
-        cell: |flow| Cell::from(details(flow, |details| details.application).unwrap_or("-").to_owned()),
-    },
-    Column {
-        name: "name",
-        is_known: |flow| name(flow).is_some(),
-        cell: |flow| Cell::from(name(flow).unwrap_or("-").to_owned()),
-    },
-    always("packets", |flow| known(flow, KnownField::Packets, 0, flow.endpoints[0].packets)),
-    always("bytes", |flow| known(flow, KnownField::Bytes, 0, flow.endpoints[0].bytes)),
-    always("packets_back", |flow| known(flow, KnownField::Packets, 1, flow.endpoints[1].packets)),
-    always("bytes_back", |flow| known(flow, KnownField::Bytes, 1, flow.endpoints[1].bytes)),
-    always("ms", |flow| (flow.last().since(flow.first()).max(0) as u64 / 1_000_000).into()),
-    Column { name: "rtt_us", is_known: |flow| rtt(flow).is_some(), cell: |flow| number_or_none(rtt(flow)) },
-    Column {
-        name: "again",
-        is_known: |flow| again(flow).is_some(),
-        cell: |flow| number_or_none(again(flow)),
-    },
-    always("state", |flow| Cell::from(state(flow).to_owned())),
-    always("end", |flow| Cell::from(flow.end_reason.name().to_owned())),
-    always("first_ns", |flow| Cell::Time(flow.first().as_nanos())),
-    Column {
-        name: "details",
-        is_known: |flow| !details_text(flow).is_empty(),
-        cell: |flow| Cell::from(details_text(flow)),
-    },
+    Column::always("protocol", |row| text(&row.protocol)),
+    Column::always("source", |row| text(&row.ends[0])),
+    Column::always("destination", |row| text(&row.ends[1])),
+    Column::if_known("application", "-", |row| text(&row.application)),
+    Column::if_known("name", "-", |row| text(&row.name)),
+    Column::always("packets", |row| row.packets[0].map(Cell::from)),
+    Column::always("bytes", |row| row.bytes[0].map(Cell::from)),
+    Column::always("packets_back", |row| row.packets[1].map(Cell::from)),
+    Column::always("bytes_back", |row| row.bytes[1].map(Cell::from)),
+    Column::always("ms", |row| Some(row.ms.into())),
+    Column::if_known("rtt_us", "-", |row| row.rtt_us.map(Cell::from)),
+    Column::if_known("again", "-", |row| row.again.map(Cell::from)),
+    Column::always("state", |row| Some(row.state.to_owned().into())),
+    Column::always("end", |row| Some(row.end.to_owned().into())),
+    Column::always("first_ns", |row| Some(Cell::Time(row.first_ns))),
+    Column::if_known("details", "", |row| text(&row.details)),
+    Column::if_known("source_place", "", |row| text(&row.places[0])),
+    Column::if_known("destination_place", "", |row| text(&row.places[1])),
 ];
 
 /// The state at the end of a flow: by TCP's flags, or by whether both sides sent packets.
@@ -361,10 +420,6 @@ fn again(flow: &Flow) -> Option<u64> {
     Some(tcp.sides.iter().map(|side| u64::from(side.retransmitted)).sum())
 }
 
-fn number_or_none(number: Option<u64>) -> Cell {
-    number.map_or_else(|| Cell::from("-".to_owned()), Cell::from)
-}
-
 fn protocol(number: u8) -> String {
     match number {
         ip_protocol::ICMP => "icmp".to_owned(),
@@ -376,21 +431,16 @@ fn protocol(number: u8) -> String {
     }
 }
 
-/// A number, if the exporter gave it.
-fn known(flow: &Flow, field: KnownField, side: usize, number: u64) -> Cell {
-    Cell::from(flow.knows(field, side).then_some(number))
-}
-
 /// Address and port of an endpoint, as far as they are known.
-fn end(flow: &Flow, side: usize) -> Cell {
+fn end(flow: &Flow, side: usize) -> Option<String> {
     let Endpoint { address, port, .. } = flow.endpoints[side];
     let has_port = ip_protocol::has_ports(flow.protocol) && flow.knows(KnownField::Port, side);
-    Cell::from(match (flow.knows(KnownField::Address, side), has_port) {
-        (true, true) => std::net::SocketAddr::new(address, port).to_string(),
-        (true, false) => address.to_string(),
-        (false, true) => format!("-:{port}"),
-        (false, false) => return Cell::Unknown,
-    })
+    match (flow.knows(KnownField::Address, side), has_port) {
+        (true, true) => Some(std::net::SocketAddr::new(address, port).to_string()),
+        (true, false) => Some(address.to_string()),
+        (false, true) => Some(format!("-:{port}")),
+        (false, false) => None,
+    }
 }
 
 #[cfg(test)]
@@ -443,9 +493,10 @@ mod tests {
             details: None,
             collected: Some(Box::new(collected)),
         };
+        let row = FlowRow::of(&flow, None);
         let cell = |name: &str| {
             let column = COLUMNS.iter().find(|column| column.name == name).expect("a column");
-            (column.cell)(&flow).to_string()
+            column.of(&row).to_string()
         };
         let cells =
             ["protocol", "source", "destination", "packets", "bytes", "bytes_back", "state", "end"].map(cell);

@@ -9,8 +9,13 @@
 //! On a narrow terminal the column `start` is left out; if that is not enough, each flow shows its two ends on lines of
 //! their own, so that no address is cut.
 
-use tapline_collect::RefusedCause;
-use tapline_graph::{Cell, Table};
+use std::cmp::Reverse;
+
+use tapline_collect::{Forgotten, RefusedCause, SourceAccount};
+use tapline_flow::{EndReason, Statistics, UnmeteredCause};
+use tapline_graph::{StageResult, grouped};
+use tapline_packet::Timestamp;
+use tapline_stages::{FlowResults, FlowRow};
 
 /// The layout of the report.
 #[derive(Clone, Copy, Debug)]
@@ -21,172 +26,120 @@ pub(crate) struct Style {
     pub(crate) top: usize,
 }
 
-/// The stages of `tapline probe` and `tapline collect-flows` whose results are shown as flows.
-const METER: &str = "meter";
-const SOURCES: &str = "sources";
-const TOP: &str = "top";
-
-/// Whether the result of this stage is shown as flows.
-pub(crate) fn is_shown(stage: &str) -> bool {
-    matches!(stage, METER | TOP | SOURCES)
-}
-
 /// The greatest flows and the sums of the results of one or several workers. Lines have at most `width` columns, if
 /// there is a width, except for an address or a text that is longer.
-pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option<usize>) -> String {
-    let of = |stage: &str| -> Vec<&Table> {
-        workers.iter().flatten().filter(|(name, _)| name == stage).map(|(_, table)| table).collect()
-    };
-    let (meters, tops, sources) = (of(METER), of(TOP), of(SOURCES));
-    let mut text = String::new();
-    if !tops.is_empty() {
-        let mut flows: Vec<Flow> = tops.iter().flat_map(|table| Flow::all(table)).collect();
-        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.first_ns));
-        flows.truncate(style.top);
-        text += &table_text(&flows, width);
+pub(crate) fn text<'r>(
+    results: impl IntoIterator<Item = &'r StageResult>,
+    style: Style,
+    width: Option<usize>,
+) -> String {
+    let mut totals = Totals::default();
+    let (mut flows, mut sources) = (Vec::new(), String::new());
+    for result in results.into_iter().filter_map(FlowResults::of) {
+        match result {
+            FlowResults::Top(rows) => flows.extend(rows),
+            FlowResults::Meter(statistics, span) => totals.add_meter(statistics, *span),
+            FlowResults::Sources(accounts, forgotten) => {
+                sources += &sources_text(accounts, forgotten);
+                let forgotten = (forgotten.sources > 0).then_some(&forgotten.account);
+                accounts.iter().chain(forgotten).for_each(|account| totals.add_source(account));
+            }
+        }
     }
-    sources.iter().for_each(|table| text += &sources_text(table));
-    text + totals(&[meters, sources].concat()).as_str()
+    flows.sort_by_key(|flow| (Reverse(both(flow.bytes)), flow.first_ns));
+    flows.truncate(style.top);
+    table_text(&flows, width) + sources.as_str() + totals.text().as_str()
 }
 
 /// The sources of collected flows, with remarks.
-fn sources_text(table: &Table) -> String {
-    let at = |name: &str| table.columns.iter().position(|column| *column == name);
-    // Sessions of one exporter and domain are told apart by their ports.
-    let session =
-        |row: &Vec<Cell>| ["exporter", "protocol", "domain"].map(|name| row.get(at(name)?).cloned());
-    let has_port = |row: &Vec<Cell>| {
-        let is_same = |other: &&Vec<Cell>| session(other) == session(row);
-        table.rows.iter().filter(is_same).count() > 1
+fn sources_text(accounts: &[SourceAccount], forgotten: &Forgotten) -> String {
+    // Sessions of one exporter and domain are distinguished by their ports.
+    let session = |source: &SourceAccount| (source.exporter, source.protocol, source.domain);
+    let name = |source: &SourceAccount| match accounts
+        .iter()
+        .filter(|other| session(other) == session(source))
+        .count()
+    {
+        0 | 1 => source.exporter.to_string(),
+        _ => format!("{} port {}", source.exporter, source.port),
     };
-    let row = |row: &Vec<Cell>| -> Vec<Entry> {
-        let cell = |name: &str| row.get(at(name)?);
-        let number = |name: &str| cell(name).map_or(0, number_of);
-        let word = |name: &str| cell(name).map(Cell::to_string).unwrap_or_default();
-        let mut remarks = Vec::new();
-        if number("sampling") > 1 {
-            remarks.push(format!("1 in {} sampled", number("sampling")));
-        }
-        let told =
-            ["late", "restarts", "held", "filtered", "unscaled", "totals_forgotten", "retimed"].into_iter();
-        for name in told.chain(RefusedCause::ALL.map(RefusedCause::name)).filter(|name| number(name) > 0) {
-            remarks.push(format!("{} {}", amount(number(name), ""), name.replace('_', " ")));
-        }
-        let lost = match number("lost") {
-            0 => "0".to_owned(),
-            lost => format!("{} {}", amount(lost, ""), word("unit")),
-        };
-        vec![
-            Entry::left(
-                "exporter",
-                match has_port(row) {
-                    true => format!("{} port {}", word("exporter"), number("port")),
-                    false => word("exporter"),
-                },
-            ),
-            Entry::left("protocol", word("protocol")),
-            Entry::right(
-                "domain",
-                cell("domain")
-                    .map_or_else(String::new, |cell| number_text(cell, |number| number.to_string())),
-            ),
-            Entry::right("datagrams", amount(number("datagrams"), "")),
-            Entry::right("flows", amount(number("flows"), "")),
-            Entry::right("packets", amount(number("packets"), "")),
-            Entry::right("bytes", bytes(number("bytes"))),
-            Entry::right("lost", lost),
-            Entry::left("remarks", remarks.join(", ")),
-        ]
-    };
-    columns(&table.rows.iter().map(row).collect::<Vec<_>>()).iter().map(|line| format!("{line}\n")).collect()
+    let mut rows: Vec<Vec<Entry>> = accounts
+        .iter()
+        .map(|source| {
+            let domain = source.domain.to_string();
+            source_row(source, [name(source), source.protocol.name().to_owned(), domain], source.unit)
+        })
+        .collect();
+    if forgotten.sources > 0 {
+        let name = format!("{} forgotten", grouped(forgotten.sources));
+        rows.push(source_row(&forgotten.account, [name, "-".to_owned(), "-".to_owned()], "-"));
+    }
+    columns(&rows).iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// A row of the greatest flows.
-struct Flow {
-    protocol: String,
-    source: String,
-    destination: String,
-    application: Option<String>,
-    name: Option<String>,
-    /// Packets and bytes of both directions, and bytes back; `None` if unknown.
-    packets: Option<u64>,
-    bytes: Option<u64>,
-    back: Option<u64>,
-    ms: u64,
-    first_ns: i64,
-    round_trip: Option<String>,
-    again: Option<String>,
-    state: String,
-    ended: String,
-    details: String,
-    /// Where both ends are.
-    places: [Option<String>; 2],
+fn source_row(source: &SourceAccount, [name, protocol, domain]: [String; 3], unit: &str) -> Vec<Entry> {
+    let sampled = source.sampling.filter(|interval| *interval > 1);
+    let mut remarks: Vec<String> =
+        sampled.into_iter().map(|interval| format!("1 in {interval} sampled")).collect();
+    let counts = [
+        ("late", source.late),
+        ("restarts", source.restarts),
+        ("held", source.held),
+        ("filtered", source.filtered),
+        ("unscaled", source.unscaled),
+        ("totals forgotten", source.totals_forgotten),
+        ("retimed", source.retimed),
+    ];
+    let refused = RefusedCause::ALL.map(|cause| (cause.name(), source.refused[cause as usize]));
+    for (name, count) in counts.into_iter().chain(refused).filter(|(_, count)| *count > 0) {
+        remarks.push(format!("{} {}", amount(count, ""), name.replace('_', " ")));
+    }
+    let lost = match source.lost {
+        0 => "0".to_owned(),
+        lost => format!("{} {unit}", amount(lost, "")),
+    };
+    vec![
+        Entry::left("exporter", name),
+        Entry::left("protocol", protocol),
+        Entry::right("domain", domain),
+        Entry::right("datagrams", amount(source.datagrams, "")),
+        Entry::right("flows", amount(source.flows, "")),
+        Entry::right("packets", amount(source.packets, "")),
+        Entry::right("bytes", bytes(source.bytes)),
+        Entry::right("lost", lost),
+        Entry::left("remarks", remarks.join(", ")),
+    ]
 }
 
-impl Flow {
-    fn all(table: &Table) -> Vec<Flow> {
-        table.rows.iter().map(|row| Flow::of(table, row)).collect()
-    }
+/// The sum of what is known of both directions.
+fn both([there, back]: [Option<u64>; 2]) -> Option<u64> {
+    there.into_iter().chain(back).reduce(u64::saturating_add)
+}
 
-    fn of(table: &Table, row: &[Cell]) -> Flow {
-        let cell = |name: &str| row.get(table.columns.iter().position(|column| *column == name)?);
-        let number = |name: &str| match cell(name) {
-            Some(Cell::Number(number)) => *number,
-            _ => 0,
-        };
-        let counted = |name: &str| match cell(name) {
-            Some(Cell::Number(number)) => Some(*number),
-            _ => None,
-        };
-        // The sum of what is known.
-        let both = |there: &str, back: &str| match (counted(there), counted(back)) {
-            (Some(there), Some(back)) => Some(there + back),
-            (there, back) => there.or(back),
-        };
-        let known = |name: &str| cell(name).map(Cell::to_string);
-        let word = |name: &str| known(name).unwrap_or_default();
-        Flow {
-            protocol: word("protocol"),
-            source: word("source"),
-            destination: word("destination"),
-            application: known("application"),
-            name: known("name"),
-            packets: both("packets", "packets_back"),
-            bytes: both("bytes", "bytes_back"),
-            back: counted("bytes_back"),
-            ms: number("ms"),
-            first_ns: cell("first_ns").and_then(time_of).unwrap_or(0),
-            round_trip: cell("rtt_us").map(|cell| number_text(cell, microseconds)),
-            again: known("again"),
-            state: word("state"),
-            ended: word("end"),
-            details: word("details"),
-            places: ["source_place", "destination_place"]
-                .map(|name| known(name).filter(|place| !place.is_empty())),
-        }
-    }
+fn or_dash(text: &Option<String>) -> String {
+    text.clone().unwrap_or_else(|| "-".to_owned())
+}
 
-    /// The columns behind both ends.
-    fn cells(&self, has_start: bool) -> Vec<Entry> {
-        let mut cells = Vec::new();
-        let mut texts =
-            |name, text: &Option<String>| cells.extend(text.clone().map(|text| Entry::left(name, text)));
-        texts("application", &self.application);
-        texts("name", &self.name);
-        if has_start {
-            cells.push(Entry::left("start", time_of_day(self.first_ns)));
-        }
-        let or_unknown = |number: Option<u64>, text: fn(u64) -> String| number.map_or("-".to_owned(), text);
-        cells.push(Entry::right("packets", or_unknown(self.packets, |packets| amount(packets, ""))));
-        cells.push(Entry::right("bytes", or_unknown(self.bytes, bytes)));
-        cells.push(Entry::right("back", or_unknown(self.back, bytes)));
-        cells.push(Entry::right("duration", duration(self.ms)));
-        cells.extend(self.round_trip.clone().map(|text| Entry::right("round trip", text)));
-        cells.extend(self.again.clone().map(|text| Entry::right("sent again", text)));
-        cells.push(Entry::left("state", self.state.clone()));
-        cells.push(Entry::left("ended", self.ended.clone()));
-        cells
-    }
+/// The columns behind both ends. Those that no flow has a value for are left out.
+fn cells(flow: &FlowRow, all: &[&FlowRow], has_start: bool) -> Vec<Entry> {
+    let optional = |name, of: fn(&FlowRow) -> Option<String>| {
+        all.iter().any(|flow| of(flow).is_some()).then(|| Entry::left(name, or_dash(&of(flow))))
+    };
+    let number = |number: Option<u64>, text: fn(u64) -> String| number.map_or("-".to_owned(), text);
+    let mut cells = Vec::new();
+    cells.extend(optional("application", |flow| flow.application.clone()));
+    cells.extend(optional("name", |flow| flow.name.clone()));
+    cells.extend(has_start.then(|| Entry::left("start", time_of_day(flow.first_ns))));
+    cells.push(Entry::right("packets", number(both(flow.packets), |packets| amount(packets, ""))));
+    cells.push(Entry::right("bytes", number(both(flow.bytes), bytes)));
+    cells.push(Entry::right("back", number(flow.bytes[1], bytes)));
+    cells.push(Entry::right("duration", duration(flow.ms)));
+    let mut right = |entry: Option<Entry>| cells.extend(entry.map(|entry| Entry { is_right: true, ..entry }));
+    right(optional("round trip", |flow| flow.rtt_us.map(microseconds)));
+    right(optional("sent again", |flow| flow.again.map(grouped)));
+    cells.push(Entry::left("state", flow.state.to_owned()));
+    cells.push(Entry::left("ended", flow.end.to_owned()));
+    cells
 }
 
 /// A cell with the name of its column.
@@ -207,16 +160,15 @@ impl Entry {
 }
 
 /// The greatest flows, in the widest form that fits.
-fn table_text(flows: &[Flow], width: Option<usize>) -> String {
+fn table_text(flows: &[&FlowRow], width: Option<usize>) -> String {
     if flows.is_empty() {
         return String::new();
     }
     let whole = |has_start: bool| {
-        let row = |flow: &Flow| {
-            let ends =
-                [("proto", &flow.protocol), ("source", &flow.source), ("destination", &flow.destination)];
-            let ends = ends.into_iter().map(|(name, text)| Entry::left(name, text.clone()));
-            ends.chain(flow.cells(has_start)).collect()
+        let row = |flow: &&FlowRow| {
+            let ends = [("proto", &flow.protocol), ("source", &flow.ends[0]), ("destination", &flow.ends[1])];
+            let ends = ends.into_iter().map(|(name, text)| Entry::left(name, or_dash(text)));
+            ends.chain(cells(flow, flows, has_start)).collect()
         };
         columns(&flows.iter().map(row).collect::<Vec<_>>())
     };
@@ -230,17 +182,17 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
         }
     }
     // Application and name may be long: they stand with the ends.
-    let numbers = |flow: &Flow| -> Vec<Entry> {
-        let cells = flow.cells(false).into_iter();
+    let numbers = |flow: &&FlowRow| -> Vec<Entry> {
+        let cells = cells(flow, flows, false).into_iter();
         cells.filter(|cell| !matches!(cell.column, "application" | "name")).collect()
     };
     let lines = columns(&flows.iter().map(numbers).collect::<Vec<_>>());
     let mut text = format!("proto  source > destination\n       {}\n", lines[0]);
     for (flow, line) in flows.iter().zip(&lines[1..]) {
-        let names = [&flow.application, &flow.name].map(|name| name.as_deref().filter(|name| *name != "-"));
-        let names: String = names.into_iter().flatten().map(|name| format!("  {name}")).collect();
-        let (source, to) =
-            (format!("{:<5}  {}", flow.protocol, flow.source), format!("> {}{names}", flow.destination));
+        let names = [&flow.application, &flow.name].into_iter().flatten();
+        let names: String = names.map(|name| format!("  {name}")).collect();
+        let [from, to] = flow.ends.each_ref().map(or_dash);
+        let (source, to) = (format!("{:<5}  {from}", or_dash(&flow.protocol)), format!("> {to}{names}"));
         let is_one = width.is_none_or(|width| length(&source) + 1 + length(&to) <= width);
         let gap = if is_one { " " } else { "\n       " };
         text += &format!("{source}{gap}{to}\n       {line}\n{}", details(flow));
@@ -249,13 +201,12 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
 }
 
 /// Places and further fields of a flow, in lines below it.
-fn details(flow: &Flow) -> String {
+fn details(flow: &FlowRow) -> String {
     let places = match &flow.places {
         [None, None] => None,
         places => Some(places.each_ref().map(|place| place.as_deref().unwrap_or("?")).join(" > ")),
     };
-    let lines =
-        places.as_deref().into_iter().chain((!flow.details.is_empty()).then_some(flow.details.as_str()));
+    let lines = places.as_deref().into_iter().chain(flow.details.as_deref());
     lines.map(|line| format!("       {line}\n")).collect()
 }
 
@@ -276,27 +227,6 @@ fn length(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-fn time_of(cell: &Cell) -> Option<i64> {
-    match cell {
-        Cell::Time(ns) => Some(*ns),
-        Cell::Number(_) | Cell::Sum(_) | Cell::Text(_) | Cell::Unknown => None,
-    }
-}
-
-/// The text of a cell, whose number is written by `text`.
-fn number_text(cell: &Cell, text: fn(u64) -> String) -> String {
-    if let Cell::Number(number) = cell { text(*number) } else { cell.to_string() }
-}
-
-/// The number of a cell; 0 if it has none.
-fn number_of(cell: &Cell) -> u128 {
-    match cell {
-        Cell::Number(number) => u128::from(*number),
-        Cell::Sum(sum) => *sum,
-        Cell::Time(_) | Cell::Text(_) | Cell::Unknown => 0,
-    }
-}
-
 /// The names of the columns and all rows, in columns.
 fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
     let count = rows.first().map_or(0, Vec::len);
@@ -315,60 +245,87 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
     head.into_iter().chain(rows.iter().map(|row| line(row, |entry| &entry.text))).collect()
 }
 
-/// Totals of all flows, and remarks for people.
-fn totals(meters: &[&Table]) -> String {
-    let cells = |name: &str| -> Vec<&Cell> {
-        let cell = |table: &&'_ Table| table.columns.iter().position(|column| *column == name);
-        let rows = meters.iter().flat_map(|table| table.rows.iter().map(move |row| (table, row)));
-        rows.filter_map(|(table, row)| row.get(cell(table)?)).collect()
-    };
-    let sum = |name: &str| cells(name).into_iter().map(number_of).sum::<u128>();
-    // Sources have columns of other meanings with the same names.
-    let of_meters = |name: &str| -> u128 {
-        let meters = meters.iter().filter(|table| !table.columns.contains(&"exporter"));
-        let numbers = meters.flat_map(|table| {
-            let at = table.columns.iter().position(|column| *column == name);
-            table.rows.iter().filter_map(move |row| row.get(at?)).map(number_of)
-        });
-        numbers.sum()
-    };
-    let times = |name: &str| cells(name).into_iter().filter_map(time_of);
-    let (flows, packets, all_bytes) = (sum("flows"), sum("packets"), sum("bytes"));
-    let span = times("first_ns").min().zip(times("last_ns").max());
-    let span = span.map(|(first, last)| (first, last.saturating_sub(first).max(0) as u64));
-    let mut text =
-        format!("{}  {}  {}", counted(flows, "flow"), counted(packets, "packet"), bytes(all_bytes));
-    if let Some((first, ns)) = span {
-        text += &format!("  in {} from {} {} UTC", duration(ns / 1_000_000), date(first), time_of_day(first));
-        let seconds = ns as f64 / 1e9;
-        // Of less than a millisecond a rate says nothing.
-        if ns >= 1_000_000 {
-            let rate = |count: f64, unit: &str| amount((count / seconds) as u64, unit);
-            let (packets, bits) = (rate(packets as f64, " "), rate(all_bytes as f64 * 8.0, " "));
-            text += &format!("  {}packets/s  {}bit/s", packets, bits);
+/// Totals of all flows, and what people should know of them.
+#[derive(Default)]
+struct Totals {
+    flows: u128,
+    packets: u128,
+    bytes: u128,
+    span: Option<(Timestamp, Timestamp)>,
+    not_ip: u64,
+    cut: u64,
+    sampled_out: u64,
+    full: u64,
+    no_room: u64,
+}
+
+impl Totals {
+    fn add_meter(&mut self, all: &Statistics, span: Option<(Timestamp, Timestamp)>) {
+        let not = |cause: UnmeteredCause| all.not_metered[cause as usize].packets;
+        self.add(all.made.into(), all.metered.packets.into(), all.flow_bytes.into(), span);
+        self.not_ip += not(UnmeteredCause::NotIp);
+        self.cut += not(UnmeteredCause::Cut);
+        self.sampled_out += not(UnmeteredCause::Sampled);
+        self.full += all.ended.of(EndReason::Full);
+        self.no_room += all.refused.texts + all.refused.streams;
+    }
+
+    fn add_source(&mut self, source: &SourceAccount) {
+        self.add(source.flows.into(), source.packets, source.bytes, source.span);
+        self.not_ip += source.refused[RefusedCause::NotIp as usize];
+    }
+
+    fn add(&mut self, flows: u128, packets: u128, bytes: u128, span: Option<(Timestamp, Timestamp)>) {
+        self.flows += flows;
+        self.packets = self.packets.saturating_add(packets);
+        self.bytes = self.bytes.saturating_add(bytes);
+        let spans = self.span.into_iter().chain(span);
+        self.span = spans.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    }
+
+    fn text(&self) -> String {
+        let Totals { flows, packets, bytes: all_bytes, .. } = *self;
+        let span = self.span.map(|(first, last)| (first.as_nanos(), last.since(first).max(0) as u64));
+        let mut text =
+            format!("{}  {}  {}", counted(flows, "flow"), counted(packets, "packet"), bytes(all_bytes));
+        if let Some((first, ns)) = span {
+            text +=
+                &format!("  in {} from {} {} UTC", duration(ns / 1_000_000), date(first), time_of_day(first));
+            let seconds = ns as f64 / 1e9;
+            // Of less than a millisecond a rate says nothing.
+            if ns >= 1_000_000 {
+                let rate = |count: f64, unit: &str| amount((count / seconds) as u64, unit);
+                let (packets, bits) = (rate(packets as f64, " "), rate(all_bytes as f64 * 8.0, " "));
+                text += &format!("  {}packets/s  {}bit/s", packets, bits);
+            }
         }
-    }
-    text += "\n";
-    let left_out = [("not_ip", "not IP"), ("cut", "cut too short"), ("sampled_out", "left out by --sample")];
-    let left_out: Vec<String> = left_out
-        .iter()
-        .filter_map(|(name, what)| {
-            Some(sum(name)).filter(|count| *count > 0).map(|count| format!("{} {what}", amount(count, "")))
-        })
-        .collect();
-    if !left_out.is_empty() {
-        text += &format!("of no flow: packets {}\n", left_out.join(", "));
-    }
-    for (name, what) in [
-        ("full", "flows ended because the table was full: --flows-max gives it more room"),
-        ("no_room", "details found no room: --flows-max gives them more, or ask for fewer with --details"),
-    ] {
-        let count = of_meters(name);
-        if count > 0 {
-            text += &format!("{} {what}\n", amount(count, ""));
+        text += "\n";
+        let left_out = [
+            (self.not_ip, "not IP"),
+            (self.cut, "cut too short"),
+            (self.sampled_out, "left out by --sample"),
+        ];
+        let left_out: Vec<String> = left_out
+            .iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{} {what}", amount(*count, "")))
+            .collect();
+        if !left_out.is_empty() {
+            text += &format!("of no flow: packets {}\n", left_out.join(", "));
         }
+        for (count, what) in [
+            (self.full, "flows ended because the table was full: --flows-max gives it more room"),
+            (
+                self.no_room,
+                "details found no room: --flows-max gives them more, or ask for fewer with --details",
+            ),
+        ] {
+            if count > 0 {
+                text += &format!("{} {what}\n", amount(count, ""));
+            }
+        }
+        text
     }
-    text
 }
 
 fn counted(count: u128, what: &str) -> String {
@@ -443,43 +400,28 @@ fn date(ns: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use tapline_graph::Table;
 
-    fn flow(source: &str, destination: &str) -> Table {
-        let columns = vec![
-            "protocol",
-            "source",
-            "destination",
-            "packets",
-            "bytes",
-            "packets_back",
-            "bytes_back",
-            "ms",
-            "state",
-            "end",
-            "first_ns",
-        ];
-        let text = |text: &str| Cell::from(text.to_owned());
-        let row = vec![
-            text("tcp"),
-            text(source),
-            text(destination),
-            3400_u64.into(),
-            1_000_000_u64.into(),
-            0_u64.into(),
-            234_567_u64.into(),
-            12_345_u64.into(),
-            text("closed"),
-            text("end"),
-            Cell::Time(1_700_000_000_000_000_000),
-        ];
-        Table { columns, rows: vec![row] }
+    fn flow(source: &str, destination: &str) -> FlowRow {
+        FlowRow {
+            protocol: Some("tcp".to_owned()),
+            ends: [source, destination].map(|end| Some(end.to_owned())),
+            packets: [Some(3400), Some(0)],
+            bytes: [Some(1_000_000), Some(234_567)],
+            ms: 12_345,
+            state: "closed",
+            end: "end",
+            first_ns: 1_700_000_000_000_000_000,
+            ..FlowRow::default()
+        }
     }
 
     #[test]
     fn rows_fit_the_terminal_and_no_address_is_cut() {
         let far = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535";
-        let table = flow(far, far);
-        let flows = Flow::all(&table);
+        let flow_of_two = flow(far, far);
+        let flows = [&flow_of_two];
         for width in [200, 130, 110, 100, 80, 60] {
             let text = table_text(&flows, Some(width));
             assert_eq!(text.matches(far).count(), 2, "{text}");
@@ -487,7 +429,7 @@ mod tests {
             let widest = text.lines().map(length).max().unwrap();
             assert!(widest <= width || width < 62, "{width}: {text}");
         }
-        let short = table_text(&Flow::all(&flow("10.0.0.1:40000", "10.0.0.2:443")), Some(200));
+        let short = table_text(&[&flow("10.0.0.1:40000", "10.0.0.2:443")], Some(200));
         assert!(
             short.starts_with("proto  source          destination   start         packets   bytes"),
             "{short}"
@@ -512,7 +454,11 @@ mod tests {
     /// Flows of all workers are shown together, also if each has fewer than the limit.
     #[test]
     fn greatest_flows_of_several_workers_are_shown() {
-        let worker = |source: &str| vec![("top".to_owned(), flow(source, "10.0.0.9:443"))];
+        let worker = |source: &str| StageResult {
+            stage: "top".to_owned(),
+            table: Table::default(),
+            values: Some(Arc::new(FlowResults::Top(vec![flow(source, "10.0.0.9:443")]))),
+        };
         let workers = ["10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:3"].map(worker);
         let lines = |top| text(&workers, Style { verbose: false, top }, None).matches("10.0.0.9:443").count();
         assert_eq!([10, 3, 2].map(lines), [3, 3, 2]);

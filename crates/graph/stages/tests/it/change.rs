@@ -143,7 +143,7 @@ fn a_hundred_changes_lose_no_packet() {
     let named = |name: &'static str| outcome.account.stages.iter().filter(move |stage| stage.name == name);
     assert!(named("other").count() > 1, "what was taken out stays in the account, each time");
     let results = graph.results();
-    let names: HashSet<&str> = results.iter().map(|(name, _)| name.as_str()).collect();
+    let names: HashSet<&str> = results.iter().map(|result| result.stage.as_str()).collect();
     assert_eq!(names.len(), results.len(), "no result hides another");
     assert!(names.contains("other") && names.contains("other.2"), "{names:?}");
     let (mine, flows) = (named("mine").count(), named("flows").map(|stage| stage.received).sum::<u64>());

@@ -205,7 +205,7 @@ fn results_of_workers_add_up() {
         one.push_all(&packets(&mut random, 0), 256);
         other.push_all(&packets(&mut random, 0), 256);
         let names =
-            |trial: &Trial| trial.graph.results().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+            |trial: &Trial| trial.graph.results().into_iter().map(|result| result.stage).collect::<Vec<_>>();
         let before = names(&one);
         one.graph.merge(&other.graph);
         assert_eq!(names(&one), before, "{text}");

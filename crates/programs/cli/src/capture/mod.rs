@@ -235,7 +235,7 @@ fn drive(
         let (mut graph, node) = chain(args, worker, run).graph(&run.meters, worker as u16, outputs);
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, &run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
-        let marks = graph.results().pop().map(|(_, table)| table);
+        let marks = graph.results().pop().map(|result| result.table);
         Outcome { account: outcome.account, ended: outcome.ended, marks }
     };
     if let [source] = sources.as_mut_slice() {

@@ -8,7 +8,8 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_graph::catalog::Property;
 use tapline_graph::plan::Plan;
-use tapline_graph::{GraphAccount, RunReport, Table, grouped};
+use tapline_graph::{GraphAccount, RunReport, StageResult, grouped};
+use tapline_stages::FlowResults;
 use tapline_sys::TerminalSize;
 
 use super::args::RunOptions;
@@ -61,9 +62,6 @@ pub(super) struct Watcher {
     state: Mutex<WatcherState>,
 }
 
-/// The results of a graph, by stage.
-type Results = Vec<(String, Table)>;
-
 struct WatcherState {
     /// The newest account of each worker.
     accounts: Vec<GraphAccount>,
@@ -73,7 +71,7 @@ struct WatcherState {
     last: Option<(i64, u64)>,
     has_line: bool,
     /// Results of each worker, then those of the tail, by the last requested report.
-    results: Vec<Results>,
+    results: Vec<Vec<StageResult>>,
     /// Whether each worker has answered the report that was requested, and whether each has ended.
     answered: Vec<bool>,
     ended: Vec<bool>,
@@ -89,7 +87,7 @@ impl Watcher {
             tail: GraphAccount::default(),
             last: None,
             has_line: false,
-            results: vec![Results::new(); workers + 1],
+            results: vec![Vec::new(); workers + 1],
             answered: vec![false; workers + 1],
             ended,
         };
@@ -136,7 +134,7 @@ impl Watcher {
         }
         let workers = &state.results;
         let text = match self.flows {
-            Some(style) => flows::text(workers, style, None),
+            Some(style) => flows::text(workers.iter().flatten(), style, None),
             None => String::new(),
         };
         text + tables_text(self.flows, &account, &results).as_str() + report::running_text(&account).as_str()
@@ -167,14 +165,17 @@ impl WatcherState {
     }
 
     /// The results of all, with the worker's number behind the stage's name where there are several.
-    fn numbered_results(&self) -> Results {
+    fn numbered_results(&self) -> Vec<StageResult> {
         let workers = self.accounts.len();
-        let numbered = |(worker, results): (usize, &Results)| -> Results {
+        let numbered = |(worker, results): (usize, &Vec<StageResult>)| -> Vec<StageResult> {
             let name = |name: &str| match workers {
                 2.. if worker < workers => format!("{name} (worker {} of {workers})", worker + 1),
                 _ => name.to_owned(),
             };
-            results.iter().map(|(stage, table)| (name(stage), table.clone())).collect()
+            results
+                .iter()
+                .map(|result| StageResult { stage: name(&result.stage), ..result.clone() })
+                .collect()
         };
         self.results.iter().enumerate().flat_map(numbered).collect()
     }
@@ -206,7 +207,7 @@ impl WatcherState {
 pub(super) fn conclude(
     options: &RunOptions,
     account: &GraphAccount,
-    results: &[(String, Table)],
+    results: &[StageResult],
     unfit: &UnfitLinkTypes,
 ) -> Result<()> {
     let unfit_text = unfit.text();
@@ -222,7 +223,7 @@ pub(super) fn conclude(
         // Lines for a terminal are as wide as it is; files and pipes have one line a flow.
         let terminal = || TerminalSize::of(io::stdout().as_fd()).map(|size| usize::from(size.columns));
         let width = if options.results_aside || !io::stdout().is_terminal() { None } else { terminal() };
-        text += &flows::text(&[results.to_vec()], style, width);
+        text += &flows::text(results, style, width);
     }
     text += &tables_text(options.flows, account, results);
     let told = match options.results_aside {
@@ -237,18 +238,19 @@ pub(super) fn conclude(
     told
 }
 
-fn results_json(results: &[(String, Table)]) -> Value {
-    let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
+fn results_json(results: &[StageResult]) -> Value {
+    let members = results.iter().map(|result| (result.stage.clone(), result.table.to_json()));
     json!({ "results": members.collect::<Map<String, Value>>() })
 }
 
 /// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be
 /// seen too.
-fn tables_text(style: Option<flows::Style>, account: &GraphAccount, results: &[(String, Table)]) -> String {
+fn tables_text(style: Option<flows::Style>, account: &GraphAccount, results: &[StageResult]) -> String {
     let mut text = String::new();
-    for (name, table) in results {
+    for result in results {
+        let StageResult { stage: name, table, .. } = result;
         let stage = name.split(' ').next().unwrap_or_default();
-        if style.is_some_and(|style| !style.verbose && flows::is_shown(stage)) {
+        if style.is_some_and(|style| !style.verbose) && FlowResults::of(result).is_some() {
             continue;
         }
         let class = account.stages.iter().find(|other| other.name == stage).map_or("", |other| other.class);

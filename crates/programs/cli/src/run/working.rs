@@ -16,7 +16,7 @@ use tapline_graph::catalog::{GraphSettings, Property};
 use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
 use tapline_graph::{
     Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
-    Stage, Table, WorkerMerge, WorkerSource,
+    Stage, StageResult, WorkerMerge, WorkerSource,
 };
 use tapline_meters::Meters;
 use tapline_packet::Interface;
@@ -37,7 +37,7 @@ pub(super) struct WorkerThreads<'a> {
 
 /// Result of all workers.
 pub(super) struct Done {
-    pub(super) results: Vec<(String, Table)>,
+    pub(super) results: Vec<StageResult>,
     pub(super) account: GraphAccount,
     pub(super) ended: RunEnd,
 }

@@ -192,8 +192,8 @@ impl Trial {
     /// The result of a stage.
     pub(crate) fn result(&self, name: &str) -> Table {
         let results = self.graph.results();
-        let named = results.into_iter().find(|(known, _)| known == name);
-        named.unwrap_or_else(|| panic!("{name} found out nothing")).1
+        let named = results.into_iter().find(|result| result.stage == name);
+        named.unwrap_or_else(|| panic!("{name} found out nothing")).table
     }
 
     /// The row of a result that begins with a word, or the only row.
