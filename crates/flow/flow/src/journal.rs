@@ -25,6 +25,8 @@ const ENTRIES_MAX: usize = 2048;
 const ENTRIES_BEYOND: usize = 512;
 /// Names from which on a journal is full.
 const SAID_MAX: usize = 1024;
+/// The most addresses of a name that one DNS answer gives.
+pub(crate) const ADDRESSES_MAX: usize = 16;
 
 const SLOT_BITS: u32 = 30;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
@@ -43,6 +45,7 @@ mod what {
     pub(super) const ENDED: u8 = 2;
     /// The high bits of the bytes of the packet that follows.
     pub(super) const LONG: u8 = 3;
+    pub(super) const NAMED: u8 = 4;
 }
 
 /// The work of a meter, in its order: see [`Meter::take_journal`](crate::Meter::take_journal).
@@ -51,6 +54,7 @@ pub struct Journal {
     entries: Vec<u64>,
     begun: Vec<FlowBegin>,
     said: Vec<Said>,
+    named: Vec<NamedAddresses>,
 }
 
 /// A flow as it is when it first appears in a journal.
@@ -86,6 +90,15 @@ pub struct Said {
     pub name: Option<Box<str>>,
 }
 
+/// Addresses of a name, as a DNS answer has them. The sender of the answer chose both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NamedAddresses {
+    /// The name; escaped as in [`Details`](crate::Details).
+    pub name: Box<str>,
+    /// At most 16.
+    pub addresses: Vec<IpAddr>,
+}
+
 /// An entry of a journal. A slot is a number below the capacity of the meter's table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum JournalEntry<'j> {
@@ -114,6 +127,13 @@ pub enum JournalEntry<'j> {
         /// The present facts.
         said: &'j Said,
     },
+    /// A flow has shown the addresses of a name.
+    Named {
+        /// The flow's slot.
+        slot: u32,
+        /// Name and addresses.
+        named: &'j NamedAddresses,
+    },
     /// A flow has ended; its slot is free.
     Ended {
         /// The flow's slot.
@@ -127,7 +147,7 @@ impl Default for Journal {
     /// An empty journal, with room for its packets: one that grows is copied again and again.
     fn default() -> Journal {
         let entries = Vec::with_capacity(ENTRIES_MAX + ENTRIES_BEYOND);
-        Journal { entries, begun: Vec::new(), said: Vec::new() }
+        Journal { entries, begun: Vec::new(), said: Vec::new(), named: Vec::new() }
     }
 }
 
@@ -139,7 +159,7 @@ impl Journal {
 
     /// Whether it should be read: from some 2,048 entries on. It takes more.
     pub fn is_full(&self) -> bool {
-        self.entries.len() >= ENTRIES_MAX || self.said.len() >= SAID_MAX
+        self.entries.len() >= ENTRIES_MAX || self.said.len() + self.named.len() >= SAID_MAX
     }
 
     /// Empties it; its memory stays.
@@ -147,6 +167,7 @@ impl Journal {
         self.entries.clear();
         self.begun.clear();
         self.said.clear();
+        self.named.clear();
     }
 
     /// Writes a packet of a flow: its side, 0 or 1, its TCP flags and its bytes. A slot has 30 bits, here and below.
@@ -184,6 +205,12 @@ impl Journal {
         self.said.push(said);
     }
 
+    /// Writes the addresses of a name.
+    pub fn named(&mut self, slot: u32, named: NamedAddresses) {
+        self.other(slot, what::NAMED, 0);
+        self.named.push(named);
+    }
+
     /// Writes the end of a flow.
     pub fn ended(&mut self, slot: u32, reason: EndReason) {
         self.other(slot, what::ENDED, reason as u32);
@@ -191,7 +218,8 @@ impl Journal {
 
     /// The entries, in the order in which the meter made them.
     pub fn entries(&self) -> impl Iterator<Item = JournalEntry<'_>> {
-        let (mut begun, mut said, mut high) = (self.begun.iter(), self.said.iter(), 0);
+        let (mut begun, mut said, mut named) = (self.begun.iter(), self.said.iter(), self.named.iter());
+        let mut high = 0;
         self.entries.iter().filter_map(move |&entry| {
             let slot = slot_of(entry);
             let (flags, number) = ((entry >> FLAGS_AT) as u8, (entry >> BYTES_AT) as u32);
@@ -203,6 +231,7 @@ impl Journal {
             match flags {
                 what::BEGUN => begun.next().map(|flow| JournalEntry::Begun { slot, flow }),
                 what::SAID => said.next().map(|said| JournalEntry::Said { slot, said }),
+                what::NAMED => named.next().map(|named| JournalEntry::Named { slot, named }),
                 what::ENDED => Some(JournalEntry::Ended { slot, reason: EndReason::of_number(number as u8) }),
                 _ => {
                     high = number;
@@ -250,6 +279,7 @@ mod tests {
             application: Some("tls"),
         };
         let said = Said { application: None, name: Some("example".into()) };
+        let named = NamedAddresses { name: "a.example".into(), addresses: vec![Ipv4Addr::LOCALHOST.into()] };
         let slot = SLOTS_MAX as u32;
         let mut journal = Journal::default();
         assert!(journal.is_empty());
@@ -258,6 +288,7 @@ mod tests {
         journal.packet(0, 0, 0, BYTES_MASK);
         journal.packet(0, 0, 0, BYTES_MASK + 1);
         journal.said(3, said.clone());
+        journal.named(4, named.clone());
         journal.packet(slot, 0, 0x12, 0);
         journal.ended(slot, EndReason::Full);
         let entries: Vec<JournalEntry<'_>> = journal.entries().collect();
@@ -270,6 +301,7 @@ mod tests {
                 packet(0, 0, 0, BYTES_MASK),
                 packet(0, 0, 0, BYTES_MASK + 1),
                 JournalEntry::Said { slot: 3, said: &said },
+                JournalEntry::Named { slot: 4, named: &named },
                 packet(slot, 0, 0x12, 0),
                 JournalEntry::Ended { slot, reason: EndReason::Full },
             ]

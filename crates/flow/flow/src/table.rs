@@ -213,7 +213,11 @@ impl Table {
             let is_read = self.journaling.is_some();
             let before = is_read.then(|| details.progress(slot));
             details.packet(slot, protocol, ports, sent, PacketView { summary, data, span, window });
-            if before.is_some_and(|before| before != details.progress(slot)) {
+            let is_other = before.is_some_and(|before| before != details.progress(slot));
+            if let Some(journaling) = &mut self.journaling {
+                journaling.named(slot, details.take_answers());
+            }
+            if is_other {
                 self.note_said(slot);
             }
         }

@@ -16,6 +16,7 @@ use crate::feed::Snapshot;
 use crate::filter_line::FilterLine;
 use crate::fitting::{Fitting, FittingPart};
 use crate::rights::Rights;
+use crate::stack::Stack;
 use crate::tables::{HostContent, SumTable, Tables};
 use crate::words::KeyWords;
 
@@ -116,6 +117,8 @@ pub struct PageRequest {
     pub window: usize,
     /// The most rows of a table: 1 to 256.
     pub rows: usize,
+    /// The dimension of the layers of a chart: hosts or services; `None` for no chart.
+    pub stack: Option<Dimension>,
     /// The rights of the viewer.
     pub rights: Rights,
 }
@@ -145,6 +148,9 @@ pub struct Answer {
     /// Totals of the flows that fit the filter; `None` without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fitting: Option<Fitting>,
+    /// Traffic by key over the last seconds, if it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<Stack>,
     /// The latest name of each host of the page that has one.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub names: BTreeMap<IpAddr, String>,
@@ -347,6 +353,7 @@ impl PageRequest {
             seconds: snapshot.last(self.window).count(),
             window: Totals::of(&totals),
             fitting: Fitting::of(&self.filter, snapshot, self.window),
+            stack: Stack::of(self, snapshot),
             names: self.names(snapshot, &page),
             page,
         }

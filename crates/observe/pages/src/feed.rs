@@ -175,6 +175,9 @@ impl Feed {
             if open.view.refresh().is_ok() {
                 snapshot.process = Some(open.view.process().clone());
             }
+            for hosts in [Dimension::HostIn, Dimension::HostOut] {
+                snapshot.names().learn_answers(reading.table(hosts));
+            }
             snapshot.names().learn(reading.table(Dimension::Flow));
             fresh.push(Arc::new(reading));
             snapshot.readings.extend(fresh.iter().cloned());

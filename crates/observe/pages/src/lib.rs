@@ -17,6 +17,7 @@ mod forgiving;
 mod names;
 mod past;
 mod rights;
+mod stack;
 mod tables;
 mod watched;
 mod words;

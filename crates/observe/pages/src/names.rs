@@ -1,4 +1,4 @@
-//! Names of hosts, from the requests of their clients in TLS, QUIC and HTTP.
+//! Names of hosts, from the requests of their clients in TLS, QUIC and HTTP, and from DNS answers.
 //!
 //! The sender of a packet chooses these names, so they are bounded in number and length, and have no characters that
 //! change the text around them.
@@ -23,6 +23,18 @@ pub struct HostNames {
 }
 
 impl HostNames {
+    /// Learns from the rows of hosts of a second, whose names are those of DNS answers. Such a name is behind those under
+    /// which clients asked the host itself.
+    pub fn learn_answers(&mut self, hosts: &Table) {
+        for row in &hosts.rows {
+            let KeyValue::Host(host) = row.key.value(Dimension::HostOut) else { continue };
+            let KeyValue::Name(name) = row.name.value(Dimension::Name) else { continue };
+            if !self.of(host).any(|known| is_shown_as(&name, known)) {
+                self.add(host, &name);
+            }
+        }
+    }
+
     /// Learns from the flows of a second.
     pub fn learn(&mut self, flows: &Table) {
         for row in &flows.rows {
@@ -30,7 +42,7 @@ impl HostNames {
             let KeyValue::Name(text) = row.name.value(Dimension::Name) else { continue };
             if let Some((application, name)) = text.split_once(' ')
                 && application != DNS
-                && name.parse::<IpAddr>().is_err()
+                && let Some(name) = without_port(name)
             {
                 self.add(if row.server() == 0 { from.0 } else { to.0 }, name);
             }
@@ -68,6 +80,18 @@ impl HostNames {
     }
 }
 
+/// A name without the port behind it, which HTTP adds; `None` for an address.
+fn without_port(name: &str) -> Option<&str> {
+    let is_address =
+        |name: &str| name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>().is_ok();
+    if is_address(name) {
+        return None;
+    }
+    let name =
+        name.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok()).map_or(name, |(name, _)| name);
+    (!is_address(name)).then_some(name)
+}
+
 fn is_shown_as(name: &str, known: &str) -> bool {
     known.chars().eq(name.chars().map(plain))
 }
@@ -86,7 +110,39 @@ fn plain(letter: char) -> char {
 mod tests {
     use std::net::Ipv4Addr;
 
+    use tapline_view::{Key, Row};
+
     use super::*;
+
+    #[test]
+    fn names_have_no_ports_and_are_no_addresses() {
+        for (text, name) in [
+            ("a.example:8080", Some("a.example")),
+            ("a.example", Some("a.example")),
+            ("a:b", Some("a:b")),
+            ("10.0.0.1:7070", None),
+            ("[::1]:80", None),
+            ("::1", None),
+        ] {
+            assert_eq!(without_port(text), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_answers_are_behind_those_of_clients() {
+        let host = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let row = |name: &str| Row { key: Key::host(host), name: Key::name(name), ..Row::default() };
+        let hosts = |name: &str| Table { rows: vec![row(name)], ..Table::default() };
+        let mut names = HostNames::default();
+        names.learn_answers(&hosts(""));
+        assert_eq!(names.of(host).count(), 0);
+        names.learn_answers(&hosts("a.example"));
+        names.add(host, "b.example");
+        names.learn_answers(&hosts("a.example"));
+        assert_eq!(names.of(host).collect::<Vec<_>>(), ["b.example", "a.example"]);
+        names.learn_answers(&hosts("<script>\u{202e}"));
+        assert_eq!(names.of(host).next(), Some("<script>\u{fffd}"));
+    }
 
     #[test]
     fn names_of_hosts_are_bounded_and_plain() {

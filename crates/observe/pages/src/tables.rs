@@ -281,7 +281,7 @@ impl Tables<'_> {
 
 /// Flows added up by a dimension. A flow's row knows its addresses, ports, server and name; it does not know its
 /// segment and interface, so all are others there. `unseen` is in no row of a flow: it bounds the error of each sum.
-fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount) -> Table {
+pub(crate) fn added_up(flows: &[Row], dimension: Dimension, rights: Rights, unseen: Amount) -> Table {
     let mut sums: HashMap<Key, Row> = HashMap::new();
     let mut others = Amount::default();
     for flow in flows {

@@ -16,6 +16,7 @@ mod dimension;
 mod error;
 mod layout;
 mod mirror;
+mod names;
 mod ranker;
 mod ranking;
 mod rankings;

@@ -10,10 +10,13 @@
 //!
 //! The greatest flows of a second are ranked first: most others then find tables whose rows had more, and need no place.
 
+use std::sync::Mutex;
+
 use tapline_flow::{Application, FlowBegin, Journal, JournalEntry, Said};
 use tapline_sys::memory;
 
 use crate::change::{Change, FlowFields, NO_NAME};
+use crate::names::{AnsweredNames, lock};
 use crate::rankings::{CHUNK, Rankings};
 use crate::table::{Amount, state};
 
@@ -58,7 +61,7 @@ pub(crate) struct Mirror {
 
 impl Mirror {
     /// Reads a journal. Flows that end are ranked.
-    pub(crate) fn read(&mut self, journal: &Journal, rankings: &mut Rankings) {
+    pub(crate) fn read(&mut self, journal: &Journal, rankings: &mut Rankings, names: &Mutex<AnsweredNames>) {
         let mut ahead = journal.slots();
         ahead.by_ref().take(AHEAD).for_each(|slot| memory::prefetch_element(&self.counts, slot as usize));
         for entry in journal.entries() {
@@ -71,6 +74,7 @@ impl Mirror {
                 }
                 JournalEntry::Begun { slot, flow } => self.begin(slot, flow, rankings),
                 JournalEntry::Said { slot, said } => self.say(slot, said),
+                JournalEntry::Named { named, .. } => lock(names).learn(named),
                 JournalEntry::Ended { slot, reason } => {
                     self.rank(&[slot], reason as u8, rankings);
                     self.forget(slot);

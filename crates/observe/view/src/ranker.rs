@@ -20,6 +20,7 @@ use crate::change::CollectedFlow;
 use crate::dimension::{Dimension, Key, KeyValue};
 use crate::layout::OWN_MAX;
 use crate::mirror::Mirror;
+use crate::names::lock;
 use crate::rankings::{Directions, Rankings};
 use crate::table::Amount;
 use crate::{Second, ViewFile};
@@ -258,7 +259,7 @@ fn rank(file: &ViewFile, worker: usize, (jobs, waiting): (&Receiver<Job>, &Atomi
         match job {
             Job::Journal(journal) => {
                 waiting.fetch_sub(1, Relaxed);
-                mirror.read(&journal, &mut rankings);
+                mirror.read(&journal, &mut rankings, file.names());
             }
             Job::Collected(flows) => {
                 waiting.fetch_sub(1, Relaxed);
@@ -291,6 +292,7 @@ fn contribute(file: &ViewFile, worker: usize, totals: Totals, rankings: &mut Ran
     let second = Second { unranked: unranked.packets, sent, received, ..second };
     let mut tables = rankings.take();
     tables.iter_mut().for_each(|table| table.add_unranked(unranked));
+    lock(file.names()).name_hosts(&mut tables);
     for row in &mut tables[Dimension::Interface as usize].rows {
         let KeyValue::Interface(number) = row.key.value(Dimension::Interface) else { continue };
         let known = interfaces.iter().find(|(known, _)| *known == number);

@@ -18,6 +18,7 @@ use crate::layout::{
     BYTE_ORDER, COPY_HEAD_WORDS, FILE_WORDS, HEADER_WORDS, MAGIC, OWN_MAX, ROW_WORDS, ROWS_MAX, SECOND_WORDS,
     SECONDS, TABLE_WORDS, VERSION, copy_at, header, second_at,
 };
+use crate::names::AnsweredNames;
 use crate::second::Second;
 use crate::table::{TableSum, Tables};
 
@@ -30,6 +31,8 @@ pub struct ViewFile {
     words: SharedWords,
     file: Option<OwnFile>,
     pending: Mutex<Pending>,
+    /// Names of hosts, for all workers: the answer of DNS and the host's packets may be of different ones.
+    names: Mutex<AnsweredNames>,
 }
 
 #[derive(Debug)]
@@ -82,17 +85,21 @@ impl ViewFile {
         own.file.write_all_at(&zeros, 0).map_err(Error::io("write to", &own.path))?;
         let words = SharedWords::map(&own.file, FILE_WORDS)
             .map_err(|source| Error::Map { path: own.path.clone(), source })?;
-        let view = ViewFile { words, file: Some(own), pending: Mutex::default() };
+        let view = ViewFile { words, file: Some(own), pending: Mutex::default(), names: Mutex::default() };
         view.write_header(title);
         Ok(view)
     }
 
     /// A view that only this process sees.
     pub fn private() -> ViewFile {
-        let view =
-            ViewFile { words: SharedWords::private(FILE_WORDS), file: None, pending: Mutex::default() };
+        let words = SharedWords::private(FILE_WORDS);
+        let view = ViewFile { words, file: None, pending: Mutex::default(), names: Mutex::default() };
         view.write_header("");
         view
+    }
+
+    pub(crate) fn names(&self) -> &Mutex<AnsweredNames> {
+        &self.names
     }
 
     fn write_header(&self, title: &str) {

@@ -2,10 +2,10 @@
 import { render, Component } from "/vendor/preact.mjs";
 import { first, session } from "/start.mjs";
 import { html, release, amount, clock, UNITS } from "/show.mjs";
-import { PAGES, SHOW, span, windowOf } from "/pages.mjs";
+import { PAGES, SHOW, STACKS, span, windowOf } from "/pages.mjs";
 
 // Parts of the page's address, with their defaults.
-const PARTS = { page: "overview", filter: "", window: 10, host: "", unit: "bits", dimension: "host_out", length: 86400, from: "", to: "", freeze: "", sort: "", end: "" };
+const PARTS = { page: "overview", filter: "", window: 10, host: "", by: "", unit: "bits", dimension: "host_out", length: 86400, from: "", to: "", freeze: "", sort: "", end: "" };
 const KEPT_POINTS = 300;
 const EMPTY_SERIES = { t: [], bits: [], packets: [], lost: [], active: [], in_bits: [], out_bits: [], in_packets: [], out_packets: [] };
 
@@ -101,9 +101,10 @@ function arrive() {
   }
   if (!Object.hasOwn(SHOW, state.page)) state.page = "overview";
   if (!Object.hasOwn(UNITS, state.unit)) state.unit = "bits";
+  if (!Object.hasOwn(STACKS, state.by)) state.by = "";
   if (before.sort !== state.sort || !state.sorting) state.sorting = state.sort ? { by: state.sort.replace(/\.up$/, ""), down: !state.sort.endsWith(".up") } : null;
   if (before.filter !== state.filter) [state.isRefused, state.problem] = [false, ""];
-  const isOther = ["page", "filter", "window", "host"].some((name) => before[name] !== state[name]);
+  const isOther = ["page", "filter", "window", "host", "by"].some((name) => before[name] !== state[name]);
   if (isOther || !source) listen();
   if (state.page === "history") askHistory();
   if (state.page === "events") askWatched();
@@ -166,10 +167,10 @@ function listen() {
   source?.close();
   source = null;
   if (document.hidden) return;
-  const { page, window: seconds, host } = state;
+  const { page, window: seconds, host, by } = state;
   // The page of packets accepts filters that flows reject, and its list shows the error itself.
   const filter = page === "packets" ? "" : state.isRefused ? state.applied : state.filter;
-  const query = new URLSearchParams({ page, filter, window: seconds, host });
+  const query = new URLSearchParams({ page, filter, window: seconds, host, ...(page === "overview" && by && { stack: by }) });
   const stream = new EventSource(`/api/events?${query}`);
   source = stream;
   stream.onmessage = (event) => {
@@ -288,6 +289,15 @@ class Help extends Component {
 const KEYS = [["1 – 9, 0", "pages"], ["/", "filter"], ["Space", "freeze, go on"], ["b", "bits, bytes, packets"], ["[ ]", "shorter, longer window"], ["j k", "row below, above"], ["Enter", "open a row"], ["Esc", "back"], ["t", "light, dark"], ["?", "this help"]];
 const FILTERS = [["10.0.0.7", "a host, or a network: 10.0.0.0/8"], ["443", "a port; 10.0.0.7:443"], ["tls", "an application, or a part of a name: example.org"], ["tcp port 443 and not net 10.0.0.0/8", "the filter language of tcpdump"]];
 
+/** The pages as links; drawn with a change of the address or of the count only. */
+class Tabs extends Component {
+  shouldComponentUpdate({ search, count }) { return search !== this.props.search || count !== this.props.count; }
+  render({ count }) {
+    return html`<nav aria-label="Pages">${PAGES.map(([name, label], at) => html`<a href=${app.address({ page: name, host: "", from: "", to: "" })} onClick=${app.follow}
+      aria-current=${name === state.page ? "page" : undefined}>${label}${name === "events" && count > 0 && html`<span class="count" title="events of the last hour">${count}</span>`}<kbd aria-hidden="true">${(at + 1) % 10}</kbd></a>`)}</nav>`;
+  }
+}
+
 function Page() {
   const { data, page, filter, unit } = state;
   const needsMeter = !["history", "packets", "events"].includes(page);
@@ -303,8 +313,7 @@ function Page() {
         ${[1, 10, 30, 60].map((value) => html`<option value=${value} selected=${value === state.window}>${value} s</option>`)}</select></label>
       <button class="tool" type="button" id="freeze" aria-pressed=${state.freeze === "yes"} onClick=${freeze} title="Space">freeze</button>
       <button class="tool" type="button" id="help" onClick=${() => { state.help = true; show(); }} title="?" aria-label="Help">?</button></div>
-      <nav aria-label="Pages">${PAGES.map(([name, label], at) => html`<a href=${app.address({ page: name, host: "", from: "", to: "" })} onClick=${app.follow}
-        aria-current=${name === page ? "page" : undefined}>${label}${name === "events" && recent() > 0 && html`<span class="count" title="events of the last hour">${recent()}</span>`}<kbd aria-hidden="true">${(at + 1) % 10}</kbd></a>`)}</nav></header>
+      <${Tabs} search=${location.search} count=${recent()}/></header>
     <main id="main" tabindex="-1"><h1 class="visually-hidden">${PAGES.find(([name]) => name === page)[1]}</h1>
       ${state.problem && html`<div class="warning" role="alert">${state.problem}${state.isRefused ? `\n\nThe page goes on ${state.applied ? `with the filter before: ${state.applied}` : "without a filter"}.` : ""}</div>`}
       ${needsMeter && html`<${Stopped} data=${data}/>`}
@@ -319,7 +328,8 @@ function Page() {
 const recent = () => (state.watched?.answer?.events ?? []).filter((event) => event.time_ns / 1e6 > Date.now() - 3600000).length;
 
 const show = () => {
-  document.title = `${PAGES.find(([name]) => name === state.page)[1]} – Tapline`;
+  const title = `${PAGES.find(([name]) => name === state.page)[1]} – Tapline`;
+  if (document.title !== title) document.title = title;
   render(html`<${Page}/>`, document.getElementById("app"));
 };
 const nextUnit = () => { const names = Object.keys(UNITS); app.go({ unit: names[(names.indexOf(state.unit) + 1) % names.length] }); };

@@ -59,6 +59,7 @@ export class Chart extends Component {
     this.plot = null;
     if (!this.element || !window.uPlot) return;
     this.drawn = this.signature();
+    this.bandColor = color("--band");
     const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
     const { onWindow, series, height } = this.props, { unit } = series[0];
     this.plot = new uPlot({
@@ -80,7 +81,8 @@ export class Chart extends Component {
           fill: one.bars ? color(one.color) : one.fill ? color(one.fill) : undefined,
           paths: one.bars ? uPlot.paths.bars({ size: [0.7, 14] }) : undefined, // Few points make no line that can be seen.
           points: { show: (_, at, from, to) => !one.bars && !one.thin && to - from < 90, size: 4 },
-          value: (_, value) => (value == null ? "unknown" : text(value, one.unit)),
+          // A layer has its own value, not its height in the chart.
+          value: (_, value, at, index) => { const own = this.props.series[at - 1]?.own; const shown = own ? own[index] : value; return shown == null ? "unknown" : text(shown, one.unit); },
         }))],
     }, this.data(), this.element);
     this.tell();
@@ -92,7 +94,7 @@ export class Chart extends Component {
     const { left, top, width, height } = plot.bbox;
     const [from, to] = band.map((at) => Math.min(left + width, Math.max(left, plot.valToPos(at, "x", true))));
     plot.ctx.save();
-    plot.ctx.fillStyle = color("--band");
+    plot.ctx.fillStyle = this.bandColor;
     plot.ctx.fillRect(from, top, to - from, height);
     plot.ctx.restore();
   }
@@ -118,7 +120,7 @@ export class Chart extends Component {
   }
   render({ title, note, t, series, children }, { table }) {
     const last = t.length - 1;
-    const shown = (one, index) => (one.values[index] == null ? "unknown" : text(one.values[index], one.unit));
+    const shown = (one, index) => { const value = (one.own ?? one.values)[index]; return value == null ? "unknown" : text(value, one.unit); };
     const said = last >= 0 ? series.map((one) => `${one.name} ${shown(one, last)}`).join(", ") : "no data";
     return html`<section class="card"><div class="head"><h2>${title}</h2><span class="note">${note ?? ""}</span><span class="space"></span>
       ${children}<button class="tool" type="button" aria-pressed=${table} onClick=${() => this.setState({ table: !table })}>table</button></div>

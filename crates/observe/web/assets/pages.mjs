@@ -71,12 +71,26 @@ function lines(columns, unit, name) {
 /** Where the packets of a window can be had, dragging leads to them. */
 const toPackets = (app) => (app.hasPackets() ? (from, to) => app.go({ page: "packets", host: "", from: Math.floor(from) - 1, to: Math.ceil(to) + 1 }) : undefined);
 
+/** The keys by which traffic is stacked over time. */
+export const STACKS = { "": "direction", service: "service", host_out: "sender", host_in: "receiver" };
+const LAYERS = ["--l1", "--l2", "--l3", "--l4", "--l5", "--l6"];
+
+/** Layers as lines on top of each other: each is drawn up to its sum with those below it, the highest first. */
+export function layers(stack, kind, name) {
+  const all = [...stack.rows.map((row, at) => ({ name: name(row), own: row[kind], color: LAYERS[at] })), { name: "all others", own: stack.others[kind], color: "--soft" }];
+  const sums = stack.t.map(() => 0);
+  return all.map((one) => ({ ...one, unit: kind === "packets" ? "/s" : "bit/s", values: one.own.map((value, at) => (sums[at] += value)), fill: one.color })).reverse();
+}
+
+const layerName = (app, row) => (row.host ? app.state.data?.names?.[row.host] ?? row.host : row.has_port && portName(row) ? `${portName(row)} (${serviceKey(row)})` : serviceKey(row));
+
 export function rates(app, data, title, height) {
   const { series, unit } = app.state, has = app.hasPackets(), minutes = series.t.length > 1 ? Math.max(1, Math.round((series.t.at(-1) - series.t[0]) / 60)) : 1;
   const note = `last ${minutes} min; shaded: the window of the numbers${has ? "; drag for its packets" : ""}`;
-  const lost = series.lost?.some((count) => count > 0);
-  return html`<${Chart} title=${title} note=${note} t=${series.t} series=${lines(series, unit, series.filter ? "all that fits" : "interface")} height=${height} band=${windowOf(data)}
-    marks=${marks(app, app.state.watched)} follow=${app.follow} onWindow=${toPackets(app)}/>
+  const lost = series.lost?.some((count) => count > 0), { by } = app.state, stack = data.stack?.by === by ? data.stack : null;
+  const choice = html`<label class="note">by <select id="by" value=${by} onChange=${(event) => app.go({ by: event.target.value })}>${Object.entries(STACKS).map(([name, label]) => html`<option value=${name} selected=${name === by}>${label}</option>`)}</select></label>`;
+  return html`<${Chart} title=${title} note=${stack ? "last minute, IP packets as flows count them" : note} t=${stack ? stack.t : series.t} series=${stack ? layers(stack, unit === "packets" ? "packets" : "bits", (row) => layerName(app, row)) : lines(series, unit, series.filter ? "all that fits" : "interface")} height=${height} band=${windowOf(data)}
+    marks=${marks(app, app.state.watched)} follow=${app.follow} onWindow=${toPackets(app)}>${choice}</>
     ${lost && html`<${Chart} title="Dropped before capture" note="packets a second, in the kernel's ring or at the daemon" t=${series.t} height=${96}
       series=${[{ name: "dropped", unit: "/s", values: series.lost, color: "--bad", bars: true }]}/>`}`;
 }
@@ -144,7 +158,7 @@ export function hosts(app, data) {
 function About({ app, page, about }) {
   const past = about?.answer?.past, station = about?.answer?.station, day = about?.from ? `since ${moment(about.from)}` : "";
   const facts = [
-    ["names", page.names.length ? page.names.join(", ") : app.state.data.rights === "look" ? "this address has no right to names" : "none seen: no client asked for it by name in TLS, QUIC or HTTP since this page's server started"],
+    ["names", page.names.length ? page.names.join(", ") : app.state.data.rights === "look" ? "this address has no right to names" : "none seen: no client asked for it by name in TLS, QUIC or HTTP, and no DNS answer named it, since this page's server started"],
     past && ["seen", past.seen ? `${moment(past.seen[0])} to ${moment(past.seen[1])}, in the history ${day}` : `not among the top hosts of the history ${day}`],
     about?.answer?.place && ["place", about.answer.place],
     station && ["MAC address", `${station[0]}, a neighbour at ${station[1]}`],

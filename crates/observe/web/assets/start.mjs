@@ -11,6 +11,7 @@ export const session = token
 export const first = session.then(async () => {
   const query = new URLSearchParams(location.search);
   const asked = new URLSearchParams(["page", "filter", "window", "host"].filter((name) => query.has(name)).map((name) => [name, query.get(name)]));
+  if (query.has("by")) asked.set("stack", query.get("by"));
   const response = await fetch(`/api/page?${asked}`);
   return response.ok ? await response.json() : null;
 }).catch(() => null);

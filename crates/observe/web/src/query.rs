@@ -1,8 +1,10 @@
 //! The question in an address: page, filter, window.
 
 use tapline_pages::{FilterLine, Page, PageRequest, Rights, WINDOW_MAX};
-use tapline_view::ROWS_MAX;
+use tapline_view::{Dimension, ROWS_MAX};
 
+/// Dimensions of charts with layers.
+const STACKS: [Dimension; 3] = [Dimension::HostOut, Dimension::HostIn, Dimension::Service];
 /// Rows of a table in an answer.
 const ROWS: u64 = 100;
 
@@ -57,6 +59,7 @@ impl Query {
             filter: self.filter(rights)?,
             window: self.number("window", 10, 1, WINDOW_MAX as u64) as usize,
             rows: self.number("rows", ROWS, 1, ROWS_MAX as u64) as usize,
+            stack: Dimension::of_name(self.text("stack")).filter(|dimension| STACKS.contains(dimension)),
             rights,
         })
     }

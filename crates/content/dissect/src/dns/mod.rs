@@ -9,6 +9,8 @@
 //!
 //! Over TCP two bytes of length go before each message (RFC 1035, 4.2.2); readers here begin behind them.
 
+use std::net::IpAddr;
+
 pub mod name;
 
 /// Bytes of the header of a message.
@@ -37,6 +39,10 @@ const OPCODE_MAX: u8 = 6;
 
 /// Type CNAME, whose data is a name.
 const CNAME: u16 = 5;
+/// Types whose data is an address: A and AAAA (RFC 3596).
+const ADDRESS: [(u16, usize); 2] = [(1, 4), (28, 16)];
+/// The Internet's class; the top bit is multicast DNS's (RFC 6762, 10.2).
+const INTERNET: u16 = 1;
 
 /// The fixed part of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +155,49 @@ pub fn names(message: &[u8], scratch: &mut Vec<u8>, mut each: impl FnMut(&[u8]))
     let _: Option<()> = read_entries();
 }
 
+/// Passes to `each` the addresses that the answer section of a message has for the name of its first question, aliases
+/// followed; without a question, as multicast DNS answers, for the name of the first address. `name` gets that name in
+/// [text form](name::read). It looks at [`NAMED_ENTRIES_MAX`] entries, and stops where the message cannot be read.
+pub fn addresses(message: &[u8], name: &mut Vec<u8>, mut each: impl FnMut(IpAddr)) {
+    name.clear();
+    let Some(header) = Header::parse(message).filter(|header| header.opcode() <= OPCODE_MAX) else { return };
+    let mut owner = Vec::new();
+    let mut read_entries = || {
+        let mut at = HEADER_LEN;
+        let questions = usize::from(header.questions).min(NAMED_ENTRIES_MAX);
+        for number in 0..questions {
+            at = if number == 0 { name::read(message, at, name)? } else { name::skip(message, at)? } + 4;
+        }
+        for _ in 0..usize::from(header.answers).min(NAMED_ENTRIES_MAX - questions) {
+            let fixed = name::skip(message, at)?;
+            let (kind, class) = (u16_at(message, fixed)?, u16_at(message, fixed + 2)? & 0x7fff);
+            let len = usize::from(u16_at(message, fixed + 8)?);
+            let data = message.get(fixed + 10..)?.get(..len)?;
+            if class == INTERNET && ADDRESS.contains(&(kind, len)) {
+                if questions == 0 {
+                    owner.clear();
+                    name::read(message, at, &mut owner)?;
+                    if name.is_empty() {
+                        name.clone_from(&owner);
+                    }
+                }
+                if questions > 0 || owner == *name {
+                    each(address(data)?);
+                }
+            }
+            at = fixed + 10 + len;
+        }
+        Some(())
+    };
+    // If the message ends early, the addresses before its end were given.
+    let _: Option<()> = read_entries();
+}
+
+fn address(data: &[u8]) -> Option<IpAddr> {
+    let four = <[u8; 4]>::try_from(data).map(IpAddr::from);
+    four.or_else(|_| <[u8; 16]>::try_from(data).map(IpAddr::from)).ok()
+}
+
 fn u16_at(message: &[u8], at: usize) -> Option<u16> {
     message.get(at..)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
@@ -208,6 +257,47 @@ mod tests {
         }
     }
 
+    fn all_addresses(message: &[u8]) -> (String, Vec<String>) {
+        let (mut name, mut found) = (Vec::new(), Vec::new());
+        addresses(message, &mut name, |address| found.push(address.to_string()));
+        (String::from_utf8_lossy(&name).into_owned(), found)
+    }
+
+    #[test]
+    fn addresses_have_the_name_that_was_asked_for() {
+        let alias = b"\xc0\x0c\0\x05\0\x01\0\0\0\x3c\0\x06\x03cdn\xc0\x10";
+        let four = b"\xc0\x2d\0\x01\0\x01\0\0\0\x3c\0\x04\x01\x02\x03\x04";
+        let six = [&b"\xc0\x2d\0\x1c\0\x01\0\0\0\x3c\0\x10\x20\x01\x0d\xb8"[..], &[0; 11], &[1]].concat();
+        let text = b"\xc0\x2d\0\x10\0\x01\0\0\0\x3c\0\x04\x03abc";
+        let mut message = [QUERY, alias, four, text, &six].concat();
+        (message[2], message[7]) = (0x81, 4);
+        let wanted = ["1.2.3.4", "2001:db8::1"];
+        let found = all_addresses(&message);
+        assert_eq!((found.0.as_str(), &found.1[..]), ("www.example.org", &wanted.map(str::to_owned)[..]));
+        for cut in 0..message.len() {
+            let found = all_addresses(&message[..cut]).1;
+            assert!(found.iter().eq(wanted.iter().take(found.len())), "{cut}");
+        }
+        // A length that is not that of an address, and another class.
+        for (at, value) in [(QUERY.len() + 18 + 11, 3), (QUERY.len() + 18 + 5, 3)] {
+            let mut other = message.clone();
+            other[at] = value;
+            assert!(!all_addresses(&other).1.contains(&"1.2.3.4".to_owned()));
+        }
+    }
+
+    #[test]
+    fn answers_without_a_question_have_their_own_name() {
+        let record =
+            |name: &[u8], last: u8| [name, b"\0\x01\x80\x01\0\0\0\x78\0\x04\x0a\0\0", &[last]].concat();
+        let head = b"\0\0\x84\0\0\0\0\x03\0\0\0\0";
+        let printer = b"\x07printer\x05local\0";
+        let message =
+            [&head[..], &record(printer, 5), &record(b"\x05other\0", 6), &record(b"\xc0\x0c", 7)].concat();
+        let addresses = ["10.0.0.5", "10.0.0.7"].map(str::to_owned).to_vec();
+        assert_eq!(all_addresses(&message), ("printer.local".to_owned(), addresses));
+    }
+
     #[test]
     fn names_behind_one_that_is_too_long_are_given() {
         let long = [b"\x3f".as_slice(), &[b'a'; 63]].concat().repeat(5);
@@ -223,5 +313,8 @@ mod tests {
         (message[4], message[6]) = (0xff, 0xff);
         message.extend([0; 4096]);
         assert_eq!(all_names(&message).len(), NAMED_ENTRIES_MAX);
+        let record = b"\0\0\x01\0\x01\0\0\0\0\0\x04\x01\x02\x03\x04";
+        let message = [&[0, 0, 0x84, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0][..], &record.repeat(1000)].concat();
+        assert_eq!(all_addresses(&message).1.len(), NAMED_ENTRIES_MAX);
     }
 }

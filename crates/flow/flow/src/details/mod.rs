@@ -28,7 +28,7 @@ pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{PacketSummary, TransportSpan, Window};
-use crate::{Endpoint, Error, Said};
+use crate::{Endpoint, Error, NamedAddresses, Said};
 use payloads::{PayloadTable, Progress};
 use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
@@ -452,6 +452,22 @@ impl DetailTable {
     pub(crate) fn said(&self, slot: u32, protocol: u8, ports: [u16; 2], first: usize) -> Said {
         let payloads = self.payloads.as_ref();
         payloads.map_or_else(Said::default, |payloads| payloads.said(slot, (protocol, ports), first))
+    }
+
+    /// Reads the addresses of names in DNS answers from now on, if names of DNS are collected.
+    pub(crate) fn read_answers(&mut self) {
+        if let Some(payloads) = &mut self.payloads {
+            payloads.read_answers();
+        }
+    }
+
+    /// Takes the answers of the last packet.
+    pub(crate) fn take_answers(&mut self) -> impl Iterator<Item = NamedAddresses> {
+        self.payloads
+            .as_mut()
+            .and_then(PayloadTable::answers)
+            .into_iter()
+            .flat_map(|answers| answers.drain(..))
     }
 
     /// Progress of reading a flow's payload: the results can differ only if this does.

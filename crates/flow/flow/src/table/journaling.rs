@@ -4,7 +4,7 @@ use tapline_packet::Timestamp;
 
 use super::entry::{FIRST_SIDE, Hot, whole};
 use super::{Table, address};
-use crate::journal::{FlowBegin, Journal};
+use crate::journal::{FlowBegin, Journal, NamedAddresses};
 use crate::packet::PacketSummary;
 use crate::{EndReason, key};
 
@@ -17,6 +17,11 @@ pub(super) struct Journaling {
 }
 
 impl Journaling {
+    /// Writes the addresses of names.
+    pub(super) fn named(&mut self, slot: u32, all: impl Iterator<Item = NamedAddresses>) {
+        all.for_each(|named| self.journal.named(slot, named));
+    }
+
     pub(super) fn ended(&mut self, hot: &Hot, slot: u32, reason: EndReason) {
         // A flow without a packet since it was to be described again is not known to each reader.
         if hot.epoch == self.epoch {
@@ -29,6 +34,7 @@ impl Table {
     /// Writes a journal from now on.
     pub(crate) fn keep_journal(&mut self) {
         self.journaling = Some(Box::new(Journaling { epoch: 1, ..Journaling::default() }));
+        self.details.iter_mut().for_each(|details| details.read_answers());
     }
 
     pub(crate) fn has_journal(&self) -> bool {

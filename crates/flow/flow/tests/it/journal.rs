@@ -3,8 +3,11 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use tapline_flow::{DetailFields, EndReason, Flow, FlowBegin, Journal, JournalEntry, Meter, MeterSettings};
+use tapline_flow::{
+    DetailFields, EndReason, Flow, FlowBegin, Journal, JournalEntry, Meter, MeterSettings, NamedAddresses,
+};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp};
 use tapline_testkit::traffic::Traffic;
 
 /// A flow as a reader of journals knows it.
@@ -27,6 +30,7 @@ pub(crate) struct Replay {
     pub(crate) unknown: u64,
     /// For each packet the addresses of its flow, and the name that it has said before.
     of_packets: Vec<([IpAddr; 2], Option<Box<str>>)>,
+    named: Vec<NamedAddresses>,
 }
 
 impl Replay {
@@ -59,6 +63,7 @@ impl Replay {
                     let flow = self.slots.get_mut(&slot).expect("a flow says something");
                     (flow.application, flow.name) = (said.application, said.name.clone());
                 }
+                JournalEntry::Named { named, .. } => self.named.push(named.clone()),
                 JournalEntry::Ended { slot, reason } => {
                     let flow = self.slots.remove(&slot).expect("a flow ends");
                     self.ended.push((flow, reason));
@@ -168,4 +173,62 @@ fn a_journal_goes_on_in_an_empty_one() {
     assert!(!rest.is_empty());
     replay.read(rest);
     assert_eq!(replay.of_packets.len() as u64, meter.statistics().metered.packets);
+}
+
+/// The addresses of names in DNS answers come out, over UDP and TCP, of each answer of a flow; queries and failures have
+/// none.
+#[test]
+fn answers_of_dns_name_their_addresses() {
+    let question = b"\x03www\x07example\0\0\x01\0\x01";
+    let record = |last: u8| [b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\x0a\0\0", &[last][..]].concat();
+    let message = |flags: [u8; 2], lasts: &[u8]| {
+        let head = [0, 7, flags[0], flags[1], 0, 1, 0, lasts.len() as u8, 0, 0, 0, 0];
+        [&head[..], question, &lasts.iter().flat_map(|last| record(*last)).collect::<Vec<u8>>()].concat()
+    };
+    let [client, server] = [1, 2].map(Host::number);
+    let datagram = |message: &[u8]| {
+        let ip = IpPair::between(&server, &client, IpVersion::V4);
+        Ethernet::between(&server, &client).ip(&Udp { src: 53, dst: 4000 }.packet(ip, message))
+    };
+    let stream = |message: &[u8]| {
+        let bytes = [&(message.len() as u16).to_be_bytes()[..], message].concat();
+        let tcp = Tcp { src: 53, dst: 4001, seq: 1, flags: 0x18, ..Tcp::default() };
+        let ip = IpPair::between(&server, &client, IpVersion::V4);
+        Ethernet::between(&server, &client).ip(&tcp.packet(ip, &bytes))
+    };
+    let (answer, failure) = ([0x81, 0x80], [0x81, 0x83]);
+    let many: Vec<u8> = (0..40).collect();
+    let frames = [
+        datagram(&message(answer, &[1, 2])),
+        datagram(&message([1, 0], &[3])),
+        datagram(&message(failure, &[4])),
+        datagram(&message(answer, &[5])),
+        datagram(&message(answer, &[])),
+        datagram(&message(answer, &many)),
+        stream(&message(answer, &[6])),
+    ];
+    let named = |fields: DetailFields| {
+        let mut meter =
+            Meter::new(&MeterSettings { details: fields, ..MeterSettings::default() }).expect("a meter");
+        meter.keep_journal();
+        let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
+        for frame in &frames {
+            let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+            let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
+            let mut selection = Selection::none();
+            selection.select_all(1);
+            meter.push(&Batch::new(frame, &records), &mut selection, &interfaces, &mut Vec::new());
+        }
+        let mut replay = Replay::default();
+        replay.read(meter.journal().expect("a journal"));
+        replay.named
+    };
+    let found = named(DetailFields { dns: true, ..DetailFields::NONE });
+    assert!(found.iter().all(|one| &*one.name == "www.example"), "{found:?}");
+    let lasts = |one: &NamedAddresses| one.addresses.iter().map(|of| of.to_string()).collect::<Vec<_>>();
+    let lasts: Vec<Vec<String>> = found.iter().map(lasts).collect();
+    let host = |last: u8| format!("10.0.0.{last}");
+    let first: Vec<String> = (0..16).map(host).collect();
+    assert_eq!(lasts, [vec![host(1), host(2)], vec![host(5)], first, vec![host(6)]]);
+    assert!(named(DetailFields { application: true, ..DetailFields::NONE }).is_empty());
 }

@@ -54,9 +54,40 @@ fn snapshot() -> Snapshot {
     Snapshot { readings: VecDeque::from([reading]), ..Snapshot::default() }
 }
 
+/// The layers of a chart add up to the flows of each second; those of a filter to the flows that fit.
+#[test]
+fn layers_add_up_to_each_second() {
+    let snapshot = snapshot();
+    let stack = |filter: &str, dimension| {
+        let filter = FilterLine::parse(filter).expect("a filter");
+        let stack = Some(dimension);
+        let request = PageRequest {
+            page: Page::Overview,
+            host: None,
+            filter,
+            window: 1,
+            rows: 1,
+            stack,
+            rights: Rights::Look,
+        };
+        request.answer(&snapshot).stack.expect("layers")
+    };
+    // Each table but that of flows has no row here.
+    let whole = stack("", Dimension::Service);
+    assert_eq!(
+        (whole.rows.len(), &whole.others.packets[..], &whole.others.bits[..]),
+        (0, &[35.0][..], &[28_000.0][..])
+    );
+    let fitting = stack("host 10.0.0.1", Dimension::HostOut);
+    let layers = fitting.rows.iter().map(|row| row.layer.packets[0]);
+    assert_eq!((fitting.rows.len(), layers.sum::<f64>(), fitting.others.packets[0]), (2, 30.0, 0.0));
+    assert_eq!(fitting.by, "host_out");
+}
+
 fn table(filter: &str, dimension: Dimension, rights: Rights) -> SumTable {
     let snapshot = snapshot();
     let request = PageRequest {
+        stack: None,
         page: Page::Overview,
         host: None,
         filter: FilterLine::parse(filter).expect("a filter"),

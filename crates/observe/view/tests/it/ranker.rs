@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tapline_flow::{
-    Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, Said,
+    Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, NamedAddresses, Said,
 };
 use tapline_meters::RunFolder;
 use tapline_packet::Timestamp;
@@ -174,6 +174,9 @@ fn rows_have_the_fields_of_their_flows() {
             let first = begin(number).first_side;
             journal.begun(number, begin(number));
             journal.packet(number, first, 0x10, 100);
+            if number == 2 {
+                journal.named(number, NamedAddresses { name: "www.example".into(), addresses: vec![SERVER] });
+            }
             if number % 3 == 1 {
                 let name = format!("host{}.example", number % 5).into();
                 journal.said(number, Said { application: Some("tls"), name: Some(name) });
@@ -217,6 +220,10 @@ fn rows_have_the_fields_of_their_flows() {
     assert_eq!(segments, [KeyValue::Segment(Segment::Vlan(12))]);
     let (interface, value) = rows(Dimension::Interface).next().expect("an interface");
     assert_eq!((value, interface.name), (KeyValue::Interface(7), Key::name("eth7")));
+    for (row, value) in rows(Dimension::HostOut) {
+        let name = if value == KeyValue::Host(SERVER) { "www.example" } else { "" };
+        assert_eq!(row.name, Key::name(name), "of a DNS answer");
+    }
     let pair = rows(Dimension::Pair).next().expect("a pair").0;
     assert_eq!((pair.amount.packets, pair.first.packets), (3, 2), "10.0.0.0 is the lower address");
 }

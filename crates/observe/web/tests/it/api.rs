@@ -173,6 +173,10 @@ fn answers_have_the_documented_fields() {
         interface.compare("Part", &host[part]);
         interface.compare_all("Row", &host[part]["rows"]);
     }
+    let stacked = ask("/api/page?stack=service");
+    interface.compare("Page", &stacked);
+    interface.compare("Stack", &stacked["stack"]);
+    interface.compare_all("Layer", &stacked["stack"]["rows"]);
     let costs = &ask("/api/page?page=costs")["page"];
     interface.compare("Costs", costs);
     interface.compare_all("Stage", &costs["stages"]);

@@ -152,6 +152,7 @@ impl Watch {
             filter,
             window: self.state.window.min(WINDOW_MAX as u64) as usize,
             rows: ROWS,
+            stack: None,
             rights: Rights::Packets,
         };
         request.answer(&self.snapshot)

@@ -18,7 +18,7 @@ use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
 use super::text_pool::{TextList, TextPool};
 use super::{Application, DetailFields, Details, PacketView, RefusedDetails, application};
-use crate::Said;
+use crate::{NamedAddresses, Said};
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
 use text::escaped;
@@ -83,6 +83,8 @@ pub(super) struct PayloadTable {
     text_pool: TextPool,
     buffers: Buffers,
     scratch: Vec<u8>,
+    /// Answers of DNS that wait for the journal; `None` if they are not read.
+    answers: Option<Vec<NamedAddresses>>,
 }
 
 impl PayloadTable {
@@ -99,7 +101,16 @@ impl PayloadTable {
             text_pool: TextPool::new(flows_max.saturating_mul(PayloadTable::blocks(fields, payload)))?,
             buffers: Buffers::new()?,
             scratch: Vec::with_capacity(super::stream::LEN),
+            answers: None,
         })
+    }
+
+    pub(super) fn read_answers(&mut self) {
+        self.answers = self.fields.dns.then(Vec::new);
+    }
+
+    pub(super) fn answers(&mut self) -> Option<&mut Vec<NamedAddresses>> {
+        self.answers.as_mut()
     }
 
     fn blocks(fields: DetailFields, payload: u16) -> usize {
@@ -166,13 +177,11 @@ impl PayloadTable {
             return;
         }
         self.keep(slot, side, payload);
-        let PayloadTable { fields, flows, payloads, text_pool, buffers, scratch, .. } = self;
+        let PayloadTable { fields, flows, payloads, text_pool, buffers, scratch, answers, .. } = self;
         let Some(state) = flows.get(slot).and_then(|flow| flow.state(payloads)) else { return };
         if is_dns {
-            state.dns(
-                payload,
-                &mut ReadContext { fields: *fields, time: view.summary.time, text_pool, scratch },
-            );
+            let (time, answers) = (view.summary.time, answers.as_mut());
+            state.dns(payload, &mut ReadContext { fields: *fields, time, text_pool, scratch, answers });
         }
         if !is_hello {
             return;
@@ -207,7 +216,7 @@ impl PayloadTable {
     fn segment(&mut self, owner: (u32, u8), ports: [u16; 2], segment: &Segment<'_>, time: i64) {
         let (slot, side) = (owner.0, usize::from(owner.1));
         self.keep(slot, side, segment.payload);
-        let PayloadTable { fields, flows, payloads, text_pool, buffers, scratch, .. } = self;
+        let PayloadTable { fields, flows, payloads, text_pool, buffers, scratch, answers, .. } = self;
         let Some(flow) = flows.get(slot) else { return };
         if segment.payload.is_empty() && flow.state == NONE {
             // Nothing was said yet; most scans end so.
@@ -236,7 +245,8 @@ impl PayloadTable {
         let application = state.application;
         if segment.flags & RST == 0 {
             let is_whole = segment.payload.len() == segment.payload_len as usize;
-            let mut cx = ReadContext { fields: *fields, time, text_pool, scratch };
+            let answers = answers.as_mut();
+            let mut cx = ReadContext { fields: *fields, time, text_pool, scratch, answers };
             buffers.add(owner, &mut stream, seq, segment.payload, is_whole, |bytes, is_last| {
                 state.stream(bytes, is_last, ports, &mut cx)
             });

@@ -4,12 +4,13 @@ use tapline_dissect::tls::{self, ClientHello, Hello, ServerHello};
 use tapline_dissect::{Detection, dns, dtls};
 use tapline_packet::numbers::port;
 
-use super::text::TEXT_MAX;
+use super::text::{TEXT_MAX, escaped};
 use super::{DnsAnswer, tag};
 use crate::details::http;
 use crate::details::stream::{Buffers, ParseProgress, Stream};
 use crate::details::text_pool::{TextList, TextPool};
 use crate::details::{Application, DetailFields, application};
+use crate::journal::{ADDRESSES_MAX, NamedAddresses};
 
 /// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to
 /// begin in the middle of a stream.
@@ -61,6 +62,25 @@ pub(super) struct ReadContext<'t> {
     pub(super) time: i64,
     pub(super) text_pool: &'t mut TextPool,
     pub(super) scratch: &'t mut Vec<u8>,
+    /// Where the addresses of names go; `None` if they are not read.
+    pub(super) answers: Option<&'t mut Vec<NamedAddresses>>,
+}
+
+/// Adds the addresses of an answer's name.
+fn read_answer(bytes: &[u8], answers: &mut Vec<NamedAddresses>, scratch: &mut Vec<u8>) {
+    let header = dns::Header::parse(bytes);
+    if !header.is_some_and(|header| header.has(dns::flag::RESPONSE) && header.response_code() == 0) {
+        return;
+    }
+    let mut addresses = Vec::new();
+    dns::addresses(bytes, scratch, |address| {
+        if addresses.len() < ADDRESSES_MAX {
+            addresses.push(address);
+        }
+    });
+    if !addresses.is_empty() {
+        answers.push(NamedAddresses { name: escaped(scratch), addresses });
+    }
 }
 
 impl PayloadState {
@@ -125,6 +145,9 @@ impl PayloadState {
 
     /// The first question counts, and the first answer with its number. Of a flow that begins with an answer, that one.
     pub(super) fn dns(&mut self, bytes: &[u8], cx: &mut ReadContext<'_>) {
+        if let Some(answers) = cx.answers.as_deref_mut() {
+            read_answer(bytes, answers, cx.scratch);
+        }
         let is_over = match self.exchange {
             Exchange::Nothing => false,
             Exchange::Dns { answer, .. } => answer.is_some(),

@@ -147,6 +147,19 @@ async function order(page) {
   check(true, "an order is kept over a way to a host and back");
 }
 
+/** Traffic by service over time: the layers are in the legend, and in the address; their sum is that of the flows. */
+async function layers(page) {
+  await page.goto(`${base}/?by=service`);
+  await page.waitForFunction(() => document.querySelector(".u-legend")?.textContent.includes("all others"));
+  check(await page.inputValue("#by") === "service", "the choice of layers is in the address");
+  await page.screenshot({ path: path.join(folder, "layers.png") });
+  const stack = await page.evaluate(async () => (await (await fetch("/api/page?stack=service")).json()).stack);
+  check(stack.rows.length > 0 && stack.rows.length <= 6 && stack.rows.every((row) => row.packets.length === stack.t.length), "each layer has each second");
+  await page.selectOption("#by", "host_out");
+  await page.waitForFunction(() => new URLSearchParams(location.search).get("by") === "host_out" && /10\./.test(document.querySelector(".u-legend")?.textContent));
+  await accessible(page, "layers by host");
+}
+
 /** The help is a dialog on top, whatever the page. */
 async function help(page) {
   await page.goto(`${base}/`);
@@ -302,6 +315,7 @@ async function limited(browser) {
     await filters(page);
     await forgiving(page);
     await order(page);
+    await layers(page);
     await help(page);
     await marks(page);
     await packetRows(page);
