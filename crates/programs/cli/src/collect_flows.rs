@@ -40,7 +40,7 @@ Examples:
   tapline collect-flows --listen udp://:2055 'not net 10.0.0.0/8'      only flows with an address elsewhere
   tapline probe -r trace.pcap --export 127.0.0.1:4739                  something to collect
 
-The protocol of a datagram is told by its first bytes: IPFIX, NetFlow v9, v7, v5 and v1, sFlow v5. A source is an exporter's address and port with one
+The first bytes of a datagram name its protocol: IPFIX, NetFlow v9, v7, v5 and v1, sFlow v5. A source is an exporter's address and port with one
 of its domains (observation domain, source id, engine, sub-agent). Columns of the sources: lost, what is missing by the sequence numbers, in
 the unit that the protocol counts; remarks tell of sampling, of messages that came late, and of what was refused by cause.
 The account is of packets: datagrams up to the stage `sources`, behind it the packets that the flows count.

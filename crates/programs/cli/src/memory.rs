@@ -15,7 +15,7 @@ use crate::privileges;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline memory counts                    every cell that is not 0: index and value, all of one moment
-  tapline memory counts --set 7=0          a count taken away between two packets: what it was is printed
+  tapline memory counts --set 7=0          set a counter to 0 between two packets; prints its old value
   tapline memory counts --add 7=100 --json
   tapline memory counts --reset            all cells 0";
 

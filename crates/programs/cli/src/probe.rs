@@ -47,7 +47,7 @@ Examples:
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
   tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
-  tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
+  tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, separate by VLAN and tunnel
   tapline probe -r trace.pcap --key no-client-port,ipv4/24           one flow for all connections of a network to a service
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record

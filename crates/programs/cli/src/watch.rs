@@ -32,7 +32,7 @@ Examples:
   tapline watch check rules.toml                           is the file right?
   tapline watch -r trace.pcapng --rules rules.toml         events of a file, by the time of its packets
   tapline watch -i eth0 --rules rules.toml --json          events as lines of JSON, as they happen
-  tapline watch -i tap:office --rules rules.toml           of a capture of tapline serve, beside its other readers
+  tapline watch -i tap:office --rules rules.toml           watch as one of the readers of a capture of tapline serve
   tapline watch -i eth0 --rules rules.toml --directory /srv/watch    recordings of rules go there
 
 A file of rules:
@@ -45,7 +45,7 @@ A file of rules:
   window = \"10s\"
   above = 100                        # raised at this sum ...
   below = 20                         # ... and cleared at this one
-  limit = \"10/1m\"                    # at most so many events are told; the others are counted
+  limit = \"10/1m\"                    # at most this many events; the others are counted
   message = \"{src} tried {value} ports\"
   record = { before = \"10s\", after = \"1m\", only = \"src\" }
   run = [\"logger\", \"-t\", \"tapline\"]   # the event is its standard input

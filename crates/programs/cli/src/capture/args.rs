@@ -21,7 +21,7 @@ use crate::wake::WakeArgs;
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
   tapline capture -i eth0 -n port 53                   print DNS, addresses as numbers
-  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file, told apart
+  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file; packets name theirs
   tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, past the kernel's stack (AF_XDP)
   tapline capture -i xdp:eth0 'udp port 4789'          only these leave the host; it keeps all others
   tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
@@ -32,7 +32,7 @@ Examples:
   tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
   tapline capture -i eth0 -w kafka://broker/packets --spool spool,20G 'port 53'     chunks of packets as messages
   tapline capture -i 'kafka://broker/packets?until=end' -w out.pcapng               the same packets, read back
-  tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
+  tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, then print its counters
 
 At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
 

@@ -45,7 +45,7 @@ Examples:
   tapline profile --timestamps                                    cost and error of each time stamp mode
   tapline profile --micro                                         a call, a stage, a copy, a wake-up: FFPF's Table 1, here
 
-docs/costs.md says how each figure is got and what it means.";
+docs/costs.md explains how each figure is measured.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]

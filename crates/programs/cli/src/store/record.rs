@@ -34,7 +34,7 @@ Examples:
   tapline record -r trace.pcapng --to /srv/store                files that exist already
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
-A store is a directory of pcapng files with an index beside each: docs/store.md. Room for all of them is reserved at the start.";
+A store is a directory of pcapng files, each with an index: docs/store.md. Room for all of them is reserved at the start.";
 
 /// Arguments of `tapline record`.
 #[derive(Debug, Args)]
