@@ -3,6 +3,7 @@
 //! ```text
 //! order:   each block before its successors, so that all jumps go forward
 //! branch:  jeq #k jt jf        -- 8 bits each; out of reach: over a `ja`, or to a copy of the `ret` there
+//! list:    jeq #k jt 0 for each number but the last, jeq #k jt jf
 //! goto:    nothing if the block follows, else `ja`, or a copy of the `ret` there
 //!
 //! 1,000 tests that all lead to one `ret` share a copy of it for each 255 instructions. The kernel, which checks that
@@ -65,9 +66,16 @@ impl Assembler<'_> {
             Terminator::Return(k) => self.push(Insn::new(code::RET | code::K, k)),
             Terminator::ReturnA => self.push(Insn::new(code::RET | code::A, 0)),
             Terminator::Goto(next) => self.goto(next),
-            Terminator::Branch { on_true, on_false, .. } if on_true == on_false => self.goto(on_true),
+            Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. }
+                if on_true == on_false =>
+            {
+                self.goto(on_true);
+            }
             Terminator::Branch { test, operand, on_true, on_false } => {
                 self.branch(test, operand, on_true, on_false)
+            }
+            Terminator::OneOf { list, on_true, on_false } => {
+                self.one_of(cfg.list(list), on_true, on_false);
             }
         }
         for statement in statements.iter().rev() {
@@ -129,16 +137,30 @@ impl Assembler<'_> {
     }
 
     fn branch(&mut self, test: JumpTest, operand: Operand, on_true: BlockId, on_false: BlockId) {
-        // The way to the other target may come to lie between.
-        let on_false = self.within_reach(on_false, 1);
-        let on_true = self.within_reach(on_true, 0);
-        let skip = |distance: usize| (self.reversed.len() - distance) as u8;
-        let (jt, jf) = (skip(on_true), skip(on_false));
         let (source, k) = match operand {
             Operand::K(k) => (code::K, k),
             Operand::X => (code::X, 0),
         };
-        self.push(Insn::jump(code::JMP | test_code(test) | source, k, jt, jf));
+        // The way to the other target may come to lie between.
+        let on_false = self.within_reach(on_false, 1);
+        self.jump(code::JMP | test_code(test) | source, k, on_true, on_false);
+    }
+
+    /// A comparison with each number of a list, from the last to the first.
+    fn one_of(&mut self, list: &[u32], on_true: BlockId, on_false: BlockId) {
+        let mut otherwise = self.within_reach(on_false, 1);
+        for &k in list.iter().rev() {
+            self.jump(code::JMP | code::JEQ | code::K, k, on_true, otherwise);
+            otherwise = self.reversed.len();
+        }
+    }
+
+    /// A jump to a block or, if it is not taken, to a place that stays within reach if an instruction comes between.
+    fn jump(&mut self, code: u16, k: u32, on_true: BlockId, on_false: usize) {
+        let on_true = self.within_reach(on_true, 0);
+        let skip = |distance: usize| (self.reversed.len() - distance) as u8;
+        let (jt, jf) = (skip(on_true), skip(on_false));
+        self.push(Insn::jump(code, k, jt, jf));
     }
 }
 

@@ -6,6 +6,7 @@
 //! statement  := A = load | X = load | M[n] = A | M[n] = X | A = A op operand | A = -A | X = A | A = X
 //! load       := pkt[k:1|2|4] | pkt[X+k:1|2|4] | k | len | M[n]   -- for X: k | len | M[n] | 4*(pkt[k:1]&15)
 //! terminator := if A test operand then block else block | goto block | return k | return A
+//!             | if A in list then block else block
 //! operand    := k | X
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! on every path.
 
 use std::ops::{Index, IndexMut};
+use std::sync::Arc;
 
 use crate::ancillary;
 
@@ -23,6 +25,10 @@ pub const CELLS: u8 = 16;
 /// A block's place in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
+
+/// The number of a list of its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ListId(pub u32);
 
 /// Width of a packet load; several bytes are big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -162,6 +168,15 @@ pub enum Terminator {
         /// The next block if it does not.
         on_false: BlockId,
     },
+    /// To one of two blocks, by a lookup: a long chain of equalities as one block, which passes look at once.
+    OneOf {
+        /// The numbers that A is looked up in.
+        list: ListId,
+        /// The next block if A is in the list.
+        on_true: BlockId,
+        /// The next block if it is not.
+        on_false: BlockId,
+    },
     /// To one block.
     Goto(BlockId),
     /// The end: the bytes to keep of the packet, 0 to reject it.
@@ -174,7 +189,9 @@ impl Terminator {
     /// The blocks it may go to: none, one or two.
     pub fn successors(&self) -> impl DoubleEndedIterator<Item = BlockId> + use<> {
         let (first, second) = match *self {
-            Terminator::Branch { on_true, on_false, .. } => (Some(on_true), Some(on_false)),
+            Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. } => {
+                (Some(on_true), Some(on_false))
+            }
             Terminator::Goto(next) => (Some(next), None),
             Terminator::Return(_) | Terminator::ReturnA => (None, None),
         };
@@ -198,6 +215,8 @@ pub struct Cfg {
     pub blocks: Vec<Block>,
     /// The block at which the program starts.
     pub entry: BlockId,
+    /// Lists of numbers, by [`ListId`]: each ascending, with at least one number.
+    pub lists: Arc<[Box<[u32]>]>,
 }
 
 impl Cfg {
@@ -206,7 +225,13 @@ impl Cfg {
         Cfg {
             blocks: vec![Block { statements: Vec::new(), terminator: Terminator::Return(k) }],
             entry: BlockId(0),
+            lists: Arc::default(),
         }
+    }
+
+    /// The numbers of a list.
+    pub fn list(&self, list: ListId) -> &[u32] {
+        &self.lists[list.0 as usize]
     }
 
     /// Adds a block and returns its number.

@@ -1,5 +1,7 @@
 //! A program as a block graph: the way back from [`assemble`](crate::assemble).
 
+use std::sync::Arc;
+
 use crate::cfg::{Alu, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
 use crate::{Insn, Program, code};
 
@@ -16,7 +18,7 @@ pub fn decode(program: &Program) -> Cfg {
             BlockId(number.wrapping_sub(1))
         })
         .collect();
-    let mut graph = Cfg { blocks: Vec::new(), entry: BlockId(0) };
+    let mut graph = Cfg { blocks: Vec::new(), entry: BlockId(0), lists: Arc::default() };
     let mut statements = Vec::new();
     for (at, insn) in insns.iter().enumerate() {
         let to = |distance: u32| block_at[at + 1 + distance as usize];

@@ -73,6 +73,8 @@ pub fn is_proven_to_reject_all(cfg: &Cfg) -> bool {
             Terminator::Return(k) => return k == 0,
             Terminator::ReturnA => return false,
             Terminator::Goto(next) => next,
+            // Filters as they were written have none.
+            Terminator::OneOf { .. } => return false,
             Terminator::Branch { test, operand, on_true, on_false } => {
                 let right = values.operand(operand, &registers);
                 match (values.constant(registers[0]), values.constant(right)) {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! cargo run --release -p tapline-filter --example passes              the counts after each pass, summed over the filters
+//! cargo run --release -p tapline-filter --example passes -- hosts     5,000 hosts: time to classic BPF
 //! cargo run --release -p tapline-filter --example passes -- TEXT      the graph of one text after each pass
 //! ```
 
@@ -17,6 +18,7 @@ use tapline_testkit::stock::{COMMON_FILTERS, Texts};
 
 fn main() {
     match std::env::args().nth(1) {
+        Some(word) if word == "hosts" => list(),
         Some(text) => show(&text),
         None => {
             counts(true);
@@ -138,6 +140,23 @@ fn times() {
         println!("{name:>12} {median:>10.1?}");
     }
     println!("{:>12} {sum:>10.1?}", "text to IR");
+}
+
+/// The median time from text to classic BPF for 5,000 hosts, in a row and at random, and of each step of it.
+fn list() {
+    let row = hosts(5000);
+    let mut random = Random::new(1);
+    let at_random =
+        |_| format!("host {}", std::net::Ipv4Addr::from(1 + random.below(u64::from(u32::MAX)) as u32));
+    let at_random = (0..5000).map(at_random).collect::<Vec<_>>().join(" or ");
+    for (name, text) in [("in a row", row), ("at random", at_random)] {
+        let options = Options::default();
+        let whole = least(30, || compile(&text, &options).expect("a filter"));
+        let ast = parse(&text).expect("a filter");
+        let parsed = least(30, || parse(&text).expect("a filter"));
+        let lowered = least(30, || lower(&ast, &options).expect("a filter"));
+        println!("5,000 hosts {name}: to BPF {whole:.1?}, parse {parsed:.1?}, lower {lowered:.1?}");
+    }
 }
 
 /// Compile times of the texts of the differential corpus.

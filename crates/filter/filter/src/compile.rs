@@ -100,3 +100,102 @@ fn never_by_family(written: &Predicates, options: &Options, rejects: impl Fn(&Pr
 
 /// The families of IPv4 and of IPv6 in both byte orders are eight.
 const FAMILIES_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use tapline_ir::{Machine, Memory, raise};
+    use tapline_packet::{Meta, Packet};
+    use tapline_testkit::random::Random;
+
+    use super::*;
+    use crate::generate::make;
+
+    fn joined(part: &str, range: std::ops::Range<u32>) -> String {
+        range.map(|n| format!("{part} 10.0.{}.{}", n >> 8, n & 255)).collect::<Vec<_>>().join(" or ")
+    }
+
+    /// The graph of a text, with a lookup for each list of at least so many numbers.
+    fn graph_of(text: &str, list_min: usize) -> Cfg {
+        let options = Options { netmask: Some(0), ..Options::default() };
+        let mut predicates = lower(&parse(text).expect("a filter"), &options).expect("a filter");
+        gather(&mut predicates);
+        make(&predicates, 262_144, false, list_min)
+    }
+
+    fn program_of(graph: &Cfg) -> Program {
+        Program::new(assemble(&initialise(simplify(graph)))).expect("a program")
+    }
+
+    #[test]
+    fn lookups_become_the_program_of_comparisons() {
+        let (hosts, sources) = (joined("host", 0..600), joined("src host", 0..300));
+        for text in [
+            hosts.clone(),
+            format!("tcp and ({hosts})"),
+            format!("not ({hosts})"),
+            format!("vlan 7 and ({hosts}) or udp"),
+            format!("{sources} or {}", joined("dst host", 100..400)),
+            (1..400).map(|n| format!("tcp port {}", 3 * n)).collect::<Vec<_>>().join(" or "),
+        ] {
+            let (lookups, comparisons) = (graph_of(&text, 64), graph_of(&text, usize::MAX));
+            assert!(!lookups.lists.is_empty() && comparisons.lists.is_empty(), "{text}");
+            assert!(lookups.blocks.len() < comparisons.blocks.len() / 2, "{text}");
+            assert!(program_of(&lookups).insns() == program_of(&comparisons).insns(), "{text}");
+        }
+    }
+
+    /// Where lists meet, a path knows less of a number that was looked up: programs may differ, verdicts do not.
+    #[test]
+    fn lookups_decide_as_comparisons_do() {
+        let mut random = Random::new(1);
+        let list = |part: &str, from| joined(part, from..from + 150);
+        for text in [
+            format!("({}) and not ({})", list("src host", 0), list("src host", 100)),
+            format!("src host 10.0.0.7 and ({}) or {}", list("src host", 5), list("dst host", 9)),
+            format!("({}) and ({}) and dst host 10.0.0.9", list("host", 0), list("host", 70)),
+            format!("not ({}) and ({})", list("dst host", 40), list("host", 0)),
+            (0..200)
+                .map(|n| format!("net 10.0.0.{n}/31 or net 10.0.1.{n}"))
+                .step_by(2)
+                .collect::<Vec<_>>()
+                .join(" or "),
+            format!(
+                "ether[12:2] = 0x800 and ip[12:4] & 0xffff00ff = 0x0a000003 and ({})",
+                list("src host", 0)
+            ),
+        ] {
+            let (lookups, comparisons) = (graph_of(&text, 64), graph_of(&text, usize::MAX));
+            let engines = [program_of(&lookups), program_of(&comparisons)];
+            let lens = engines.each_ref().map(|program| program.insns().len());
+            assert!(lens[0] <= lens[1] + lens[1] / 4, "{lens:?}: {text}");
+            let mut machine = Machine::new(raise(&lookups));
+            let mut accepted = 0;
+            for _ in 0..3000 {
+                let data = frame(&mut random);
+                let meta = Meta { wire_len: 60, ..Meta::default() };
+                let packet = Packet { data: &data, meta: &meta };
+                let verdicts = engines.each_ref().map(|program| program.run(packet));
+                assert_eq!(verdicts[0], verdicts[1], "{text}: {data:?}");
+                assert_eq!(machine.run(packet, &Memory::new(0)), verdicts[0].into(), "{text}: {data:?}");
+                accepted += u32::from(verdicts[0] != 0);
+            }
+            assert!(accepted > 0, "{text}");
+        }
+    }
+
+    /// A frame of IPv4, ARP or RARP between hosts of and outside of the lists, sometimes cut.
+    fn frame(random: &mut Random) -> Vec<u8> {
+        let mut frame = vec![0; 60];
+        let kind: [u8; 2] = *random.pick(&[[8, 0], [8, 0], [8, 6], [0x80, 0x35]]);
+        frame[12..14].copy_from_slice(&kind);
+        let places = if kind == [8, 0] { [26, 30] } else { [28, 38] };
+        for at in places {
+            let host = [10, 0, random.below(2) as u8, random.below(256) as u8];
+            frame[at..at + 4].copy_from_slice(&host);
+        }
+        if random.one_of(1, 4) {
+            frame.truncate(random.below(60) as usize);
+        }
+        frame
+    }
+}

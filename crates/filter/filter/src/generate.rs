@@ -18,25 +18,31 @@ pub use value::folded;
 
 use crate::ast::BoolOp;
 use crate::predicate::{Base, FieldOffset, FieldTest, Predicate, Predicates, Relation, TestedField};
-use tapline_bpf::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
+use tapline_bpf::cfg::{BlockId, Cfg, ListId, Operand, Statement, Terminator};
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
 pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
-    make(predicates, snap_len, false)
+    make(predicates, snap_len, false, LIST_MIN)
 }
 
 /// Generates code with arithmetic as libpcap's code generator writes it.
 pub(crate) fn generate_as_written(predicates: &Predicates) -> Cfg {
-    make(predicates, 1, true)
+    make(predicates, 1, true, usize::MAX)
 }
 
-fn make(predicates: &Predicates, snap_len: u32, is_written: bool) -> Cfg {
+/// Fewer numbers are compared one by one, so that facts about them are known further on. A path does not remember more
+/// of them.
+const LIST_MIN: usize = 64;
+
+/// Lists of at least `list_min` numbers are looked up in one block.
+pub(crate) fn make(predicates: &Predicates, snap_len: u32, is_written: bool, list_min: usize) -> Cfg {
     let mut cfg = Cfg::constant(0);
     let reject = cfg.entry;
     let accept = cfg.push(Vec::new(), Terminator::Return(snap_len));
-    let mut generator = Generator { cfg, first_free_cell: predicates.cells, is_written };
+    let mut generator =
+        Generator { cfg, first_free_cell: predicates.cells, is_written, list_min, lists: Vec::new() };
     generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
-    generator.cfg
+    Cfg { lists: generator.lists.into(), ..generator.cfg }
 }
 
 /// The blocks in which to go on.
@@ -50,6 +56,9 @@ struct Generator {
     cfg: Cfg,
     first_free_cell: u8,
     is_written: bool,
+    list_min: usize,
+    /// The lists so far, each once.
+    lists: Vec<Box<[u32]>>,
 }
 
 impl Generator {
@@ -95,19 +104,27 @@ impl Generator {
     }
 
     fn test(&mut self, test: &FieldTest, exits: Exits) -> BlockId {
-        let mut code = match test.field {
-            TestedField::Len => vec![Statement::LoadLen],
-            TestedField::Packet(place, width) => load(place, width),
-        };
-        if test.mask != u32::MAX {
-            code.push(Statement::Alu(tapline_bpf::cfg::Alu::And, Operand::K(test.mask)));
-        }
-        self.branch(code, test.compare, Operand::K(test.value), exits)
+        self.branch(field(test), test.compare, Operand::K(test.value), exits)
     }
 
     fn any_of(&mut self, test: &FieldTest, values: &[u32], exits: Exits) -> BlockId {
+        if values.len() >= self.list_min {
+            let terminator =
+                Terminator::OneOf { list: self.list(values), on_true: exits.yes, on_false: exits.no };
+            return self.cfg.push(field(test), terminator);
+        }
         let one = |value: u32| FieldTest { value, ..*test };
         values.iter().rev().fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }))
+    }
+
+    /// The number of a list. A text has few lists as long as these.
+    fn list(&mut self, values: &[u32]) -> ListId {
+        let known = self.lists.iter().position(|list| **list == *values);
+        let number = known.unwrap_or(self.lists.len());
+        if number == self.lists.len() {
+            self.lists.push(values.into());
+        }
+        ListId(number as u32)
     }
 
     fn relation(&mut self, relation: &Relation, exits: Exits) -> BlockId {
@@ -125,6 +142,18 @@ impl Generator {
         let terminator = Terminator::Branch { test, operand, on_true: exits.yes, on_false: exits.no };
         self.cfg.push(code, terminator)
     }
+}
+
+/// A = the bits of a field that a test compares.
+fn field(test: &FieldTest) -> Vec<Statement> {
+    let mut code = match test.field {
+        TestedField::Len => vec![Statement::LoadLen],
+        TestedField::Packet(place, width) => load(place, width),
+    };
+    if test.mask != u32::MAX {
+        code.push(Statement::Alu(tapline_bpf::cfg::Alu::And, Operand::K(test.mask)));
+    }
+    code
 }
 
 /// A = the bytes at a place.

@@ -118,6 +118,13 @@ impl Walk {
                     };
                     if holds { on_true } else { on_false }
                 }
+                Terminator::OneOf { list, on_true, on_false } => {
+                    // The first number stands for all: another would lead to the same block.
+                    self.steer(JumpTest::Equal, Operand::K(cfg.list(list)[0]), on_true, on_false);
+                    self.settle();
+                    let is_in = cfg.list(list).binary_search(&self.a).is_ok();
+                    if is_in { on_true } else { on_false }
+                }
             };
         }
     }

@@ -10,8 +10,8 @@
 //! rejects the packet, as in the interpreter, [`tapline_bpf`].
 
 use super::{
-    Binary, BlockId, Builder, Comparison, Ir, MetaField, Op, PacketOffset, Target, Terminator, Type, Value,
-    Variables, Width,
+    Binary, BlockId, Builder, Case, Comparison, Ir, MetaField, Op, PacketOffset, SwitchSearch, Target,
+    Terminator, Type, Value, Variables, Width,
 };
 use tapline_bpf::cfg::{self, Alu, Cfg, Operand, Statement};
 use tapline_bpf::{Program, ancillary};
@@ -37,7 +37,7 @@ pub fn raise(cfg: &Cfg) -> Ir {
     for &id in &order {
         let wanted = live[id.0 as usize];
         raise.variables.enter(&mut raise.builder, raise.blocks[id.0 as usize], |n| wanted & 1 << n != 0);
-        raise.block(&cfg[id]);
+        raise.block(cfg, id);
         raise.variables.leave(&raise.builder);
     }
     raise.builder.build(start)
@@ -58,7 +58,8 @@ struct Raise {
 }
 
 impl Raise {
-    fn block(&mut self, block: &cfg::Block) {
+    fn block(&mut self, cfg: &Cfg, id: cfg::BlockId) {
+        let block = &cfg[id];
         for &statement in &block.statements {
             self.statement(statement);
         }
@@ -76,6 +77,14 @@ impl Raise {
                 let (left, right) = (self.variables.get(A), self.operand(operand));
                 let (yes, no) = (self.blocks[on_true.0 as usize], self.blocks[on_false.0 as usize]);
                 self.builder.branch(question(test), left, right, yes, no);
+            }
+            cfg::Terminator::OneOf { list, on_true, on_false } => {
+                let [yes, no] = [on_true, on_false].map(|block| Target::to(self.blocks[block.0 as usize]));
+                let case = |key: &u32| Case { key: (*key).into(), to: yes.clone() };
+                let cases = cfg.list(list).iter().map(case).collect();
+                let value = self.variables.get(A);
+                let search = SwitchSearch::Binary;
+                self.builder.finish(Terminator::Switch { value, cases, default: no, search });
             }
         }
     }
@@ -230,7 +239,9 @@ fn live(cfg: &Cfg, order: &[cfg::BlockId]) -> Vec<u32> {
         let mut here = block.terminator.successors().fold(0, |all, next| all | live[next.0 as usize]);
         here |= match block.terminator {
             cfg::Terminator::Branch { operand: Operand::X, .. } => 1 << A | 1 << X,
-            cfg::Terminator::Branch { .. } | cfg::Terminator::ReturnA => 1 << A,
+            cfg::Terminator::Branch { .. } | cfg::Terminator::OneOf { .. } | cfg::Terminator::ReturnA => {
+                1 << A
+            }
             _ => 0,
         };
         for &statement in block.statements.iter().rev() {

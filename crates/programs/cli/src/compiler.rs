@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use tapline_bpf::DumpFormat;
 use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
-use tapline_packet::Interface;
+use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
 use tapline_stages::input_file;
 
@@ -26,6 +26,16 @@ pub(crate) struct Compiler {
     netmasks: HashMap<String, u32>,
     /// Link types of stores that do not support the filter of the search.
     unfit: Arc<UnfitLinkTypes>,
+    last: Mutex<Option<LastFilter>>,
+}
+
+/// The filter that was compiled last. Most captures compile one filter several times: to check it, and for each
+/// interface and worker.
+struct LastFilter {
+    text: String,
+    link_type: LinkType,
+    netmask: Option<u32>,
+    program: CompiledFilter,
 }
 
 impl Compiler {
@@ -39,7 +49,15 @@ impl Compiler {
     ) -> Compiler {
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
         let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
-        Compiler { snap_len, optimise, language, handle, netmasks, unfit: Arc::default() }
+        Compiler {
+            snap_len,
+            optimise,
+            language,
+            handle,
+            netmasks,
+            unfit: Arc::default(),
+            last: Mutex::default(),
+        }
     }
 
     /// Dialect of filter texts.
@@ -88,7 +106,22 @@ impl Compiler {
     /// The program for packets of `interface`, also for the empty filter.
     pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<CompiledFilter, Error> {
         let options = self.options(interface);
-        tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
+        let (link_type, netmask) = (options.link_type, options.netmask);
+        // Two threads may compile the same filter at the same time: neither waits for the other.
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = &*last()
+            && (last.text.as_str(), last.link_type, last.netmask) == (text, link_type, netmask)
+        {
+            return Ok(last.program.clone());
+        }
+        let program =
+            tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))?;
+        // A live interface may come later, when the addresses of a name may be others.
+        if self.handle != HandleKind::Live || !tapline_filter::may_ask_for_names(text) {
+            *last() =
+                Some(LastFilter { text: text.to_owned(), link_type, netmask, program: program.clone() });
+        }
+        Ok(program)
     }
 
     /// The program for packets of `interface`; `None` lets everything through.
@@ -149,6 +182,27 @@ mod tests {
     #[test]
     fn comments_of_a_file_are_blanked() {
         assert_eq!(without_comments("# all\ntcp # \u{fc} # web\nport 80#"), "     \ntcp          \nport 80 ");
+    }
+
+    /// Interfaces alike share the last filter; others, and other texts, get their own.
+    #[test]
+    fn the_last_filter_serves_interfaces_alike() {
+        let compiler = Compiler::new(262_144, true, LanguageArgs::default(), false, None);
+        for link_type in [LinkType::ETHERNET, LinkType::ETHERNET, LinkType::RAW, LinkType::ETHERNET] {
+            for text in ["host 10.0.0.1", "host 10.0.0.1", "tcp port 80"] {
+                let interface = Interface::new("far0", link_type);
+                let options = Options { netmask: Some(0), ..Options::new(link_type) };
+                let expected = tapline_filter::compile(text, &options).expect("a filter");
+                assert_eq!(compiler.program(text, &interface).expect("a filter"), expected, "{text}");
+            }
+        }
+        let last = |compiler: &Compiler| compiler.last.lock().expect("no panic").is_some();
+        let live = Compiler::new(262_144, true, LanguageArgs::default(), true, None);
+        let interface = Interface::new("far0", LinkType::ETHERNET);
+        assert!(live.program("host 10.0.0.1", &interface).is_ok());
+        assert!(last(&compiler) && !last(&live), "names are looked up again");
+        assert!(live.program("tcp port 80", &interface).is_ok());
+        assert!(last(&live));
     }
 
     #[test]

@@ -56,8 +56,9 @@ impl Demand {
             Terminator::Return(_) => (0, 0),
             Terminator::ReturnA => (Register::A.bit(), 0),
             Terminator::Goto(next) => (self.wanted(next), self.needed(next)),
-            Terminator::Branch { operand, on_true, on_false, .. } => {
-                let compared = Register::A.bit() | if operand == Operand::X { Register::X.bit() } else { 0 };
+            Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. } => {
+                let has_x = matches!(terminator, Terminator::Branch { operand: Operand::X, .. });
+                let compared = Register::A.bit() | if has_x { Register::X.bit() } else { 0 };
                 let wanted = self.wanted(on_true) | self.wanted(on_false) | compared;
                 (wanted, self.needed(on_true).min(self.needed(on_false)))
             }

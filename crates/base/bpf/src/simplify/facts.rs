@@ -56,7 +56,7 @@ impl Facts {
     }
 
     /// The constant that a value is known to equal.
-    fn equal_constant(&self, left: Value, values: &Values) -> Option<Value> {
+    pub(super) fn equal_constant(&self, left: Value, values: &Values) -> Option<Value> {
         let from = self.known.partition_point(|&(q, _)| q.left < left);
         let mut same = self.known[from..].iter().take_while(|&&(q, _)| q.left == left);
         same.find(|&&(q, holds)| holds && q.is_equality() && values.constant(q.right).is_some())

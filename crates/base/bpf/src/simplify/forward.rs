@@ -14,7 +14,7 @@ use super::backward::{Demand, may_reject};
 use super::facts::{Facts, LengthFacts, Question};
 use super::value::{Expr, Register, Registers, Value, Values, outcome};
 use crate::ancillary;
-use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, Operand, Statement, Terminator, Width};
+use crate::cfg::{Alu, Block, BlockId, Cfg, JumpTest, ListId, Operand, Statement, Terminator, Width};
 use rustc_hash::FxHashMap as Map;
 
 /// Blocks that threading may step over, in all, for each block of a graph.
@@ -76,7 +76,7 @@ pub(super) fn forward(
         Pass { cfg, values, demand, asked, arriving: vec![None; cfg.blocks.len()], removal, steps_left };
     let blocks = cfg.blocks.len();
     let mut done = Forward {
-        cfg: Cfg { blocks: Vec::with_capacity(blocks), entry: cfg.entry },
+        cfg: Cfg { blocks: Vec::with_capacity(blocks), entry: cfg.entry, lists: cfg.lists.clone() },
         order: Vec::new(),
         safe: vec![Vec::new(); blocks],
         tested: vec![None; blocks],
@@ -136,7 +136,7 @@ impl Pass<'_> {
         }
         let tested = now.registers[0];
         let terminator = self.leave(id, now);
-        if matches!(terminator, Terminator::Branch { .. }) {
+        if matches!(terminator, Terminator::Branch { .. } | Terminator::OneOf { .. }) {
             done.tested[id.0 as usize] = at_start.map(|state| (state, tested));
         }
         done.safe[id.0 as usize] = safe;
@@ -158,19 +158,43 @@ impl Pass<'_> {
                         Terminator::Goto(self.thread(state, if holds { on_true } else { on_false }))
                     }
                     None => {
-                        let on_true = match self.is_reached_end(on_true) {
-                            true => on_true,
-                            false => self.branch(state.clone(), question, true, on_true),
-                        };
-                        let on_false = match self.is_reached_end(on_false) {
-                            true => on_false,
-                            false => self.branch(state, question, false, on_false),
-                        };
+                        let (on_true, on_false) = self.branch_both(state, question, on_true, on_false);
                         Terminator::Branch { test, operand, on_true, on_false }
                     }
                 }
             }
+            Terminator::OneOf { list, on_true, on_false } => {
+                let question = self.question_of_list(id, &state.registers);
+                match self.decide_list(question, list, &state.facts) {
+                    Some(holds) => {
+                        Terminator::Goto(self.thread(state, if holds { on_true } else { on_false }))
+                    }
+                    None => {
+                        let (on_true, on_false) = self.branch_both(state, question, on_true, on_false);
+                        Terminator::OneOf { list, on_true, on_false }
+                    }
+                }
+            }
         }
+    }
+
+    /// Follows both edges of a test. Gives the blocks to which they go.
+    fn branch_both(
+        &mut self,
+        state: PathFacts,
+        question: Question,
+        on_true: BlockId,
+        on_false: BlockId,
+    ) -> (BlockId, BlockId) {
+        let on_true = match self.is_reached_end(on_true) {
+            true => on_true,
+            false => self.branch(state.clone(), question, true, on_true),
+        };
+        let on_false = match self.is_reached_end(on_false) {
+            true => on_false,
+            false => self.branch(state, question, false, on_false),
+        };
+        (on_true, on_false)
     }
 
     /// Whether a block is a return to which some edge leads already: no fact matters there, and long chains all lead
@@ -191,6 +215,25 @@ impl Pass<'_> {
         match operand {
             Operand::K(_) => self.asked.constants[id.0 as usize],
             Operand::X => registers[usize::from(Register::X.0)],
+        }
+    }
+
+    /// The test of a block that looks A up in a list.
+    fn question_of_list(&self, id: BlockId, registers: &Registers) -> Question {
+        Question::new(registers[0], JumpTest::Equal, self.asked.constants[id.0 as usize])
+    }
+
+    /// The outcome of a lookup: A is a number, or is known to equal one, or was looked up before.
+    fn decide_list(&self, question: Question, list: ListId, facts: &Facts) -> Option<bool> {
+        let number = match self.values.constant(question.left) {
+            Some(number) => Some(number),
+            None => {
+                facts.equal_constant(question.left, self.values).and_then(|right| self.values.constant(right))
+            }
+        };
+        match number {
+            Some(number) => Some(self.cfg.list(list).binary_search(&number).is_ok()),
+            None => facts.decide(question, self.values),
         }
     }
 
@@ -226,7 +269,15 @@ impl Pass<'_> {
         }
         let next = match block.terminator {
             Terminator::Goto(next) => next,
-            Terminator::Branch { on_true, on_false, .. } if on_true == on_false => on_true,
+            Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. }
+                if on_true == on_false =>
+            {
+                on_true
+            }
+            Terminator::OneOf { list, on_true, on_false } => {
+                let question = self.question_of_list(id, &registers);
+                if self.decide_list(question, list, &state.facts)? { on_true } else { on_false }
+            }
             Terminator::Branch { test, operand, on_true, on_false } => {
                 let question = Question::new(registers[0], test, self.right(id, operand, &registers));
                 if self.decide(question, test, &state.facts)? { on_true } else { on_false }
@@ -353,7 +404,7 @@ struct SharedTests {
     /// By value; values that came later are not in it.
     values: Vec<u32>,
     questions: Map<Question, u32>,
-    /// For each block that compares A with a constant, that constant.
+    /// For each block that compares A with a constant or a list, that constant or list.
     constants: Vec<Value>,
 }
 
@@ -372,7 +423,9 @@ impl SharedTests {
         let unknown: Registers = std::array::from_fn(|n| values.fresh(Register(n as u8)));
         for &id in order {
             let block = &cfg[id];
-            let Terminator::Branch { test, operand, .. } = block.terminator else { continue };
+            if !matches!(block.terminator, Terminator::Branch { .. } | Terminator::OneOf { .. }) {
+                continue;
+            }
             let state = before.get(id.0 as usize).and_then(Option::as_ref);
             let mut registers = state.map_or(unknown, |(state, _)| state.registers);
             for &statement in &block.statements {
@@ -380,7 +433,12 @@ impl SharedTests {
                 let place = usize::from(register.0);
                 registers[place] = value.unwrap_or(unknown[place]);
             }
-            let question = Question::new(registers[0], test, values.operand(operand, &registers));
+            let (test, right) = match block.terminator {
+                Terminator::Branch { test, operand, .. } => (test, values.operand(operand, &registers)),
+                Terminator::OneOf { list, .. } => (JumpTest::Equal, values.number(Expr::List(list))),
+                _ => continue,
+            };
+            let question = Question::new(registers[0], test, right);
             asked.constants[id.0 as usize] = question.right;
             let place = question.left.place();
             asked.values.resize(asked.values.len().max(place + 1), 0);

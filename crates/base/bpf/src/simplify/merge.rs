@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap as Map;
 /// The graph with each block once. A block from which every path rejects is a return of 0: whether it fails to load, or
 /// gets to the end, the packet is rejected.
 pub(super) fn merge(mut cfg: Cfg, order: &[BlockId]) -> Cfg {
-    let mut merged = Cfg { blocks: Vec::with_capacity(order.len()), entry: BlockId(0) };
+    let mut merged =
+        Cfg { blocks: Vec::with_capacity(order.len()), entry: BlockId(0), lists: cfg.lists.clone() };
     // By hash; of blocks with equal hashes, the second is at the next free number.
     let mut known: Map<u64, BlockId> = Map::default();
     known.reserve(order.len());
@@ -48,8 +49,13 @@ fn reduced(block: Block, place: &[BlockId], merged: &Cfg) -> Block {
     let terminator = match block.terminator {
         Terminator::Return(_) | Terminator::ReturnA => block.terminator,
         Terminator::Goto(next) => Terminator::Goto(to(next)),
-        Terminator::Branch { on_true, on_false, .. } if to(on_true) == to(on_false) => {
+        Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. }
+            if to(on_true) == to(on_false) =>
+        {
             Terminator::Goto(to(on_true))
+        }
+        Terminator::OneOf { list, on_true, on_false } => {
+            Terminator::OneOf { list, on_true: to(on_true), on_false: to(on_false) }
         }
         Terminator::Branch { test, operand, on_true, on_false } => {
             Terminator::Branch { test, operand, on_true: to(on_true), on_false: to(on_false) }
@@ -60,7 +66,7 @@ fn reduced(block: Block, place: &[BlockId], merged: &Cfg) -> Block {
         Terminator::Return(k) => k == 0,
         Terminator::Goto(next) => rejects(next),
         // Two equal returns would be one block, and this a goto.
-        Terminator::Branch { .. } | Terminator::ReturnA => false,
+        Terminator::Branch { .. } | Terminator::OneOf { .. } | Terminator::ReturnA => false,
     };
     if hopeless {
         return Block { statements: Vec::new(), terminator: Terminator::Return(0) };

@@ -24,11 +24,15 @@ enum Shared {
 
 /// A link's edge out of the chain, and the one to its next link.
 fn exits(terminator: &Terminator, shared: Shared) -> Option<(BlockId, BlockId)> {
-    match (terminator, shared) {
-        (&Terminator::Branch { on_true, on_false, .. }, Shared::OnTrue) => Some((on_true, on_false)),
-        (&Terminator::Branch { on_true, on_false, .. }, Shared::OnFalse) => Some((on_false, on_true)),
-        _ => None,
-    }
+    let (Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. }) =
+        *terminator
+    else {
+        return None;
+    };
+    Some(match shared {
+        Shared::OnTrue => (on_true, on_false),
+        Shared::OnFalse => (on_false, on_true),
+    })
 }
 
 /// Sorts all chains of a graph in place.
@@ -108,10 +112,13 @@ fn sort(forward: &mut Forward, chain: &[BlockId], shared: Shared) {
     }
     let nexts = sorted[1..].iter().copied().chain(after);
     for (&id, next) in sorted.iter().zip(nexts) {
-        match (&mut forward.cfg[id].terminator, shared) {
-            (Terminator::Branch { on_false, .. }, Shared::OnTrue) => *on_false = next,
-            (Terminator::Branch { on_true, .. }, Shared::OnFalse) => *on_true = next,
-            _ => {}
+        if let Terminator::Branch { on_true, on_false, .. } | Terminator::OneOf { on_true, on_false, .. } =
+            &mut forward.cfg[id].terminator
+        {
+            match shared {
+                Shared::OnTrue => *on_false = next,
+                Shared::OnFalse => *on_true = next,
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ fn raise(insns: &[Insn]) -> Cfg {
     starts.remove(&insns.len());
     let starts: Vec<usize> = starts.into_iter().collect();
     let block_at = |at: usize| BlockId(starts.binary_search(&at).expect("a block starts there") as u32);
-    let mut cfg = Cfg { blocks: Vec::new(), entry: BlockId(0) };
+    let mut cfg = Cfg { blocks: Vec::new(), entry: BlockId(0), lists: Default::default() };
     for (n, &start) in starts.iter().enumerate() {
         let end = starts.get(n + 1).copied().unwrap_or(insns.len());
         let last = insns[end - 1];

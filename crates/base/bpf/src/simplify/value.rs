@@ -1,14 +1,14 @@
 //! Values: the contents of registers, as expressions over the packet. Equal expressions have equal numbers.
 //!
 //! ```text
-//! value := k | len | pkt[k:w] | pkt[value+k:w] | 4*(pkt[k]&15) | value op value | -value | join(block, register)
+//! value := k | list | len | pkt[k:w] | pkt[value+k:w] | 4*(pkt[k]&15) | value op value | -value | join(block, register)
 //! ```
 //!
 //! A packet does not change while its filter runs and blocks never repeat, so a value means the same wherever it
 //! appears. If the edges into a block bring different values, the block has a join of its own.
 
 use crate::ancillary;
-use crate::cfg::{Alu, BlockId, CELLS, JumpTest, Operand, Statement, Width};
+use crate::cfg::{Alu, BlockId, CELLS, JumpTest, ListId, Operand, Statement, Width};
 use rustc_hash::FxHashMap as Map;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +25,8 @@ impl Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Expr {
     Const(u32),
+    /// The numbers of a list, which A equals if it equals one of them.
+    List(ListId),
     Len,
     Packet(Width, u32),
     Indexed(Width, u32, Value),
