@@ -1,10 +1,11 @@
 //! Meters a capture file and reports the cost: `cargo run --release -p tapline-flow --example meter -- FILE
-//! [flows-max]`.
+//! [flows-max [LINES]]`. LINES is a file for the flows as lines of JSON.
 
 use std::error::Error;
 use std::path::Path;
 
 use tapline_file::FileSource;
+use tapline_flow::export::{ExportOptions, RowFormat, RowWriter};
 use tapline_flow::{Meter, MeterSettings};
 use tapline_packet::Selection;
 use tapline_sys::usage::CpuTime;
@@ -16,6 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(flows_max) = arguments.next() {
         settings.flows_max = flows_max.parse()?;
     }
+    let lines = arguments
+        .next()
+        .map(|path| RowWriter::create(Path::new(&path), RowFormat::Json, &ExportOptions::of_rows("", false)));
+    let mut lines = lines.transpose()?;
     let before = CpuTime::of_process();
     let mut file = FileSource::open(Path::new(&path))?;
     let mut meter = Meter::new(&settings)?;
@@ -27,14 +32,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         meter.push(&batch, &mut selection, file.interfaces(), &mut ended);
         while !meter.expire(&mut ended) {}
         flows += ended.len();
+        lines.iter_mut().try_for_each(|lines| lines.export(&ended))?;
         ended.clear();
     }
-    let metered = CpuTime::of_process().since(before).total();
-    while !meter.finish(&mut ended) {
+    loop {
+        let is_done = meter.finish(&mut ended);
         flows += ended.len();
+        lines.iter_mut().try_for_each(|lines| lines.export(&ended))?;
         ended.clear();
+        if is_done {
+            break;
+        }
     }
-    flows += ended.len();
+    lines.iter_mut().try_for_each(RowWriter::flush)?;
+    let metered = CpuTime::of_process().since(before).total();
     let statistics = meter.statistics();
     let packets = statistics.read().packets;
     let rate = packets as f64 / metered.as_secs_f64() / 1e6;

@@ -24,14 +24,17 @@ const WITH_PORTS: [u8; 3] = [6, 17, 132];
 const ANSWERS: [(u16, u16); 5] = [(0, 8), (13, 14), (15, 16), (17, 18), (9, 10)];
 const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
 
+/// Bytes of a text: `1:` and the base64 of 20 octets.
+const LEN: usize = 30;
+
 /// The text of a flow, with the seed 0; `None` if a part of it is not known.
-pub(super) fn of_flow(flow: &Flow) -> Option<String> {
+pub(super) fn of_flow(flow: &Flow) -> Option<[u8; LEN]> {
     let ends = || flow.endpoints.each_ref().map(|end| (end.address, end.port));
-    is_known(flow).then(|| community_id(flow.protocol, ends()))
+    is_known(flow).then(|| text_of(flow.protocol, ends()))
 }
 
 /// Whether all of a flow is known that the text is made of.
-pub(super) fn is_known(flow: &Flow) -> bool {
+fn is_known(flow: &Flow) -> bool {
     let has_ports = WITH_PORTS.contains(&flow.protocol);
     let is_icmp = matches!(flow.protocol, ICMP | ICMPV6);
     let knows =
@@ -44,7 +47,11 @@ pub(super) fn is_known(flow: &Flow) -> bool {
 
 /// Community ID (version 1, seed 0) of a flow or packet: protocol, source and destination with their ports. Of ICMP type *
 /// 256 + code is the destination's port.
-pub fn community_id(protocol: u8, [mut source, mut destination]: [(IpAddr, u16); 2]) -> String {
+pub fn community_id(protocol: u8, ends: [(IpAddr, u16); 2]) -> String {
+    text_of(protocol, ends).map(char::from).iter().collect()
+}
+
+fn text_of(protocol: u8, [mut source, mut destination]: [(IpAddr, u16); 2]) -> [u8; LEN] {
     let mut is_one_way = false;
     if matches!(protocol, ICMP | ICMPV6) {
         let (kind, code) = (destination.1 >> 8, destination.1 & 0xff);
@@ -52,19 +59,43 @@ pub fn community_id(protocol: u8, [mut source, mut destination]: [(IpAddr, u16);
         is_one_way = answer.is_none();
         (source.1, destination.1) = (kind, answer.unwrap_or(code));
     }
-    if !is_one_way && (octets(source.0), source.1) > (octets(destination.0), destination.1) {
+    if !is_one_way && source > destination {
         (source, destination) = (destination, source);
     }
-    let mut hash = Sha1::new();
-    hash.update([0, 0]);
-    hash.update(octets(source.0));
-    hash.update(octets(destination.0));
-    hash.update([protocol, 0]);
+    let mut message = Message { octets: [0; 40], len: 0 };
+    message.add(&[0, 0]);
+    message.add_address(source.0);
+    message.add_address(destination.0);
+    message.add(&[protocol, 0]);
     if WITH_PORTS.contains(&protocol) || matches!(protocol, ICMP | ICMPV6) {
-        hash.update(source.1.to_be_bytes());
-        hash.update(destination.1.to_be_bytes());
+        message.add(&source.1.to_be_bytes());
+        message.add(&destination.1.to_be_bytes());
     }
-    format!("1:{}", STANDARD.encode(hash.finalize()))
+    let mut text = [0; LEN];
+    text[..2].copy_from_slice(b"1:");
+    // There is room for the base64 of 20 octets.
+    let _ = STANDARD.encode_slice(Sha1::digest(&message.octets[..message.len]), &mut text[2..]);
+    text
+}
+
+/// The octets that are hashed, in one piece: a block of SHA-1 has room for all of them.
+struct Message {
+    octets: [u8; 40],
+    len: usize,
+}
+
+impl Message {
+    fn add(&mut self, octets: &[u8]) {
+        self.octets[self.len..self.len + octets.len()].copy_from_slice(octets);
+        self.len += octets.len();
+    }
+
+    fn add_address(&mut self, address: IpAddr) {
+        match address {
+            IpAddr::V4(address) => self.add(&address.octets()),
+            IpAddr::V6(address) => self.add(&address.octets()),
+        }
+    }
 }
 
 /// The type that answers a type, or is answered by it.
@@ -75,13 +106,6 @@ fn answer(protocol: u8, kind: u16) -> Option<u16> {
         kind if kind == other => Some(one),
         _ => None,
     })
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    }
 }
 
 #[cfg(test)]
@@ -106,15 +130,15 @@ mod tests {
             tos: 0,
         };
         let endpoints = [side(one), side(other)];
-        of_flow(&Flow {
+        let text = of_flow(&Flow {
             endpoints,
             protocol,
             end_reason: EndReason::Idle,
             context: FlowContext::NONE,
             details: None,
             collected: None,
-        })
-        .expect("all is known")
+        });
+        String::from_utf8_lossy(&text.expect("all is known")).into_owned()
     }
 
     /// The examples of the specification.

@@ -20,6 +20,7 @@ mod parquet;
 mod rows;
 mod table;
 mod template;
+mod text;
 #[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod types;

@@ -10,17 +10,17 @@
 //! as in RFC 5103. `communityId` is not in IANA's registry: Community ID version 1 with seed 0, as Zeek, Suricata and
 //! Arkime write it.
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
 use tapline_geo::Places;
-use tapline_packet::Timestamp;
 
 use super::community;
-use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext, mac_text};
+use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext};
 use super::file::MessageFile;
+use super::table::ColumnType;
+use super::text::{ValueText, end_json_line, json_key, json_text};
 use super::{ExportAccount, ExportOptions};
 use crate::{Error, Flow, Sampling};
 
@@ -64,14 +64,25 @@ pub struct RowWriter {
     file: MessageFile,
     name: String,
     format: RowFormat,
-    columns: Vec<Column>,
+    fields: Vec<RowField>,
+    /// Whether a field is the Community ID.
+    has_community: bool,
     biflow: bool,
     domain: u32,
     exporter: Option<IpAddr>,
     sampling: Sampling,
     places: PlaceLookup,
-    text: String,
+    text: Vec<u8>,
+    values: ValueText,
     account: ExportAccount,
+}
+
+/// A column, and what is computed from it once.
+struct RowField {
+    column: Column,
+    kind: ColumnType,
+    /// The name as JSON has it, with its separators.
+    key: Vec<u8>,
 }
 
 impl RowWriter {
@@ -87,19 +98,23 @@ impl RowWriter {
         let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
         let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
         let file = file.map_err(|source| Error::Open { collector: name.clone(), source })?;
-        let text = if format == RowFormat::Csv { header(&columns) } else { String::new() };
+        let fields: Vec<RowField> = columns.into_iter().map(RowField::new).collect();
+        let has_community = fields.iter().any(|field| matches!(field.column.what, ColumnSource::CommunityId));
+        let text = if format == RowFormat::Csv { header(&fields) } else { Vec::new() };
         let account = ExportAccount::default();
         Ok(RowWriter {
             file,
             name,
             format,
-            columns,
+            fields,
+            has_community,
             biflow: options.biflow,
             domain: options.domain,
             exporter: options.exporter,
             sampling: Sampling::NONE,
             places,
             text,
+            values: ValueText::default(),
             account,
         })
     }
@@ -147,11 +162,17 @@ impl RowWriter {
         };
         let is_v4 = flow.endpoints[0].address.is_ipv4();
         let version = if is_v4 { IpFamily::V4 } else { IpFamily::V6 };
-        let (columns, text, account) = (&self.columns, &mut self.text, &mut self.account);
+        let community = if self.has_community { community::of_flow(flow) } else { None };
+        let community = community.as_ref().map(|text| &text[..]);
+        let (text, values, account) = (&mut self.text, &mut self.values, &mut self.account);
         context.for_each_row(flow, |view, _| {
+            let fields = self.fields.iter().map(|field| {
+                let is_there = field.column.version.is_none_or(|only| only == version);
+                (field, is_there.then(|| field.column.what.row_value(view, community)))
+            });
             match self.format {
-                RowFormat::Json => json(columns, view, version, text),
-                RowFormat::Csv => csv(columns, view, version, text),
+                RowFormat::Json => json(fields, values, text),
+                RowFormat::Csv => csv(fields, values, text),
             }
             account.records += 1;
         });
@@ -169,7 +190,7 @@ impl RowWriter {
         let packets = std::mem::take(&mut self.account.waiting);
         self.account.messages += 1;
         self.account.octets += self.text.len() as u64;
-        let written = self.file.add(self.text.as_bytes());
+        let written = self.file.add(&self.text);
         self.text.clear();
         match written {
             Ok(()) => self.account.written += packets,
@@ -196,10 +217,10 @@ impl RowWriter {
     }
 
     /// The names of the columns, where the format has them in front.
-    fn header(&self) -> String {
+    fn header(&self) -> Vec<u8> {
         match self.format {
-            RowFormat::Csv => header(&self.columns),
-            RowFormat::Json => String::new(),
+            RowFormat::Csv => header(&self.fields),
+            RowFormat::Json => Vec::new(),
         }
     }
 
@@ -267,127 +288,92 @@ fn reverse(column: &Column) -> Option<Column> {
 }
 
 /// The first line of CSV.
-fn header(columns: &[Column]) -> String {
-    let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    names.join(",") + "\n"
+fn header(fields: &[RowField]) -> Vec<u8> {
+    let names: Vec<&str> = fields.iter().map(|field| field.column.name.as_str()).collect();
+    (names.join(",") + "\n").into_bytes()
 }
 
-/// A field that the flow does not have is left out.
-fn json(columns: &[Column], view: &RecordView<'_>, version: IpFamily, out: &mut String) {
-    let mut separator = '{';
-    for Column { name, what, .. } in columns.iter().filter(|column| column.is_of(version)) {
-        let field_value = what.field_value(view);
-        if field_value == Some(FieldValue::Absent) {
-            continue;
-        }
-        let _ = write!(out, "{separator}\"{name}\":");
-        separator = ',';
-        match field_value {
-            Some(FieldValue::Text(text)) => json_text(text, out),
-            _ if what.is_number() => value(what, field_value, view, out),
-            _ => {
-                out.push('"');
-                value(what, field_value, view, out);
-                out.push('"');
-            }
-        }
-    }
-    out.push_str(if separator == '{' { "{}\n" } else { "}\n" });
-}
-
-/// Texts have no control characters, and no backslash but those that `\xNN` begins with.
-fn json_text(text: &str, out: &mut String) {
-    out.push('"');
-    for letter in text.chars() {
-        if matches!(letter, '"' | '\\') {
-            out.push('\\');
-        }
-        out.push(letter);
-    }
-    out.push('"');
-}
-
-fn csv(columns: &[Column], view: &RecordView<'_>, version: IpFamily, out: &mut String) {
-    for (at, column) in columns.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        if column.is_of(version) {
-            match column.what.field_value(view) {
-                Some(FieldValue::Text(text)) => csv_text(text, out),
-                field_value => value(&column.what, field_value, view, out),
-            }
-        }
-    }
-    out.push('\n');
-}
-
-/// Writes a text, in quotes if it has a comma or a quote (RFC 4180).
-fn csv_text(text: &str, out: &mut String) {
-    match text.contains([',', '"']) {
-        true => {
-            let _ = write!(out, "\"{}\"", text.replace('"', "\"\""));
-        }
-        false => out.push_str(text),
+impl RowField {
+    fn new(column: Column) -> RowField {
+        RowField { kind: ColumnType::of(&column.what), key: json_key(&column.name), column }
     }
 }
 
-impl Column {
-    fn is_of(&self, version: IpFamily) -> bool {
-        self.version.is_none_or(|only| only == version)
-    }
+/// A value of a row.
+enum RowValue<'f> {
+    Of(FieldValue<'f>),
+    CommunityId(&'f [u8]),
 }
 
 impl ColumnSource {
-    fn is_number(&self) -> bool {
+    #[inline(always)]
+    fn row_value<'f>(&self, view: &RecordView<'f>, community: Option<&'f [u8]>) -> RowValue<'f> {
         match self {
-            ColumnSource::CommunityId => false,
-            ColumnSource::Element { element, .. } => element.is_number(),
-        }
-    }
-
-    /// `None` for a known field that is not an element.
-    fn field_value<'f>(&self, view: &RecordView<'f>) -> Option<FieldValue<'f>> {
-        match self {
-            ColumnSource::CommunityId if !community::is_known(view.flow) => Some(FieldValue::Absent),
-            ColumnSource::CommunityId => None,
+            ColumnSource::CommunityId => {
+                community.map_or(RowValue::Of(FieldValue::Absent), RowValue::CommunityId)
+            }
             ColumnSource::Element { element, is_reverse } => {
-                Some(view.field_value(element.value, *is_reverse))
+                RowValue::Of(view.field_value(element.value, *is_reverse))
             }
         }
     }
 }
 
-/// A value as RFC 7373 writes it; texts apart, none has a character that JSON or CSV would have to quote.
-fn value(what: &ColumnSource, field_value: Option<FieldValue<'_>>, view: &RecordView<'_>, out: &mut String) {
-    let ColumnSource::Element { element, .. } = what else {
-        if field_value.is_none() {
-            out.extend(community::of_flow(view.flow));
+/// A field that the flow does not have is left out; `None` is one of the other version of IP.
+#[inline(always)]
+fn json<'f>(
+    fields: impl Iterator<Item = (&'f RowField, Option<RowValue<'f>>)>,
+    values: &mut ValueText,
+    out: &mut Vec<u8>,
+) {
+    let start = out.len();
+    for (field, value) in fields {
+        let Some(value) = value else { continue };
+        if matches!(value, RowValue::Of(FieldValue::Absent)) {
+            continue;
         }
-        return;
-    };
-    let _ = match field_value {
-        Some(FieldValue::Number(number)) if element.is_octets() => {
-            write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
+        out.extend_from_slice(&field.key);
+        match value {
+            RowValue::Of(FieldValue::Text(text)) => json_text(text.as_bytes(), out),
+            RowValue::Of(value) if matches!(field.kind, ColumnType::Unsigned(_)) => {
+                values.write(value, field.kind, out);
+            }
+            RowValue::Of(value) => {
+                out.push(b'"');
+                values.write(value, field.kind, out);
+                out.push(b'"');
+            }
+            RowValue::CommunityId(text) => json_text(text, out),
         }
-        Some(FieldValue::Number(number)) if element.is_mac() => write!(out, "{}", mac_text(number)),
-        Some(FieldValue::Number(number)) => write!(out, "{number}"),
-        Some(FieldValue::Address(address)) => write!(out, "{address}"),
-        Some(FieldValue::Time(time)) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
-        Some(FieldValue::Text(text)) => write!(out, "{text}"),
-        Some(FieldValue::Bytes(bytes)) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
-        Some(FieldValue::Absent) | None => Ok(()),
-    };
+    }
+    end_json_line(start, out);
 }
 
-/// A time in UTC, with `digits` digits after the decimal point of the second.
-fn utc(time: Timestamp, digits: usize) -> String {
-    let Ok(moment) = jiff::Timestamp::from_nanosecond(time.as_nanos().into()) else { return String::new() };
-    let text = moment.strftime("%Y-%m-%dT%H:%M:%S").to_string();
-    let fraction = format!("{:09}", time.subsec_nanos());
-    match digits {
-        0 => format!("{text}Z"),
-        digits => format!("{text}.{}Z", &fraction[..digits.min(9)]),
+#[inline(always)]
+fn csv<'f>(
+    fields: impl Iterator<Item = (&'f RowField, Option<RowValue<'f>>)>,
+    values: &mut ValueText,
+    out: &mut Vec<u8>,
+) {
+    for (at, (field, value)) in fields.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        match value {
+            Some(RowValue::Of(FieldValue::Text(text))) => csv_text(text, out),
+            Some(RowValue::Of(value)) => values.write(value, field.kind, out),
+            Some(RowValue::CommunityId(text)) => out.extend_from_slice(text),
+            None => {}
+        }
+    }
+    out.push(b'\n');
+}
+
+/// Writes a text, in quotes if it has a comma or a quote (RFC 4180).
+fn csv_text(text: &str, out: &mut Vec<u8>) {
+    match text.contains([',', '"']) {
+        true => out.extend_from_slice(format!("\"{}\"", text.replace('"', "\"\"")).as_bytes()),
+        false => out.extend_from_slice(text.as_bytes()),
     }
 }
 
@@ -400,6 +386,7 @@ impl ExportOptions {
 
 #[cfg(test)]
 mod tests {
+    use tapline_packet::Timestamp;
 
     use super::*;
     use crate::{Collected, EndReason, Endpoint, FlowContext, KnownField, KnownFields};

@@ -190,7 +190,7 @@ impl Values {
         match &column.what {
             _ if column.version.is_some_and(|only| only != version_of(view.flow)) => self.push_null(),
             ColumnSource::CommunityId => match community::of_flow(view.flow) {
-                Some(text) => self.push_text(&text),
+                Some(text) => self.push_bytes(&text),
                 None => self.push_null(),
             },
             ColumnSource::Element { element, is_reverse } => {
