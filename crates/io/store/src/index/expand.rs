@@ -10,13 +10,15 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use super::Builder;
 use super::builder::Flows;
-use super::slots::{Slots, count, each, encode};
+use super::slots::{Slots, count, each, encode, words};
 use crate::keys::{Group, OpenKeys, WAYS, WAYS_ALL, open_key};
 
 /// Bytes of a key in the file: the key, its set's number, its part of the buckets.
 const KEY_COST: f64 = 6.5;
 /// In which order the budget gives groups up.
 const ORDER: [Group; 4] = [Group::Flows, Group::Ports, Group::Addresses, Group::Kinds];
+/// All groups, by their numbers.
+const GROUPS: [Group; 4] = [Group::Kinds, Group::Addresses, Group::Ports, Group::Flows];
 
 /// Keys by number, and the sets that they refer to.
 pub(super) struct Draft {
@@ -67,32 +69,35 @@ enum Source {
 /// Sets of slots of flows, and of several flows together.
 struct Sets<'a> {
     flows: &'a Flows,
+    /// Words of a set that the used slots take: of a segment that is not full the others are empty.
+    len: usize,
     joined: Vec<u64>,
 }
 
 impl Sets<'_> {
     fn words(&self, source: Source) -> &[u64] {
         match source {
-            Source::Flow(flow) => self.flows.set(flow as usize),
-            Source::Joined(at) => &self.joined[at as usize * self.flows.words..][..self.flows.words],
+            Source::Flow(flow) => &self.flows.set(flow as usize)[..self.len],
+            Source::Joined(at) => &self.joined[at as usize * self.len..][..self.len],
         }
     }
 
     /// Adds the slots of a flow to a set.
     fn join(&mut self, source: &mut Source, flow: usize) {
-        let (flows, more) = (self.flows, self.flows.set(flow));
+        let (flows, len) = (self.flows, self.len);
+        let more = &flows.set(flow)[..len];
         match *source {
             Source::Flow(first) => {
-                let words = flows.set(first as usize);
+                let words = &flows.set(first as usize)[..len];
                 if words == more {
                     return;
                 }
-                let at = self.joined.len() / flows.words;
+                let at = self.joined.len() / len;
                 self.joined.extend(words.iter().zip(more).map(|(one, other)| one | other));
                 *source = Source::Joined(at as u32);
             }
             Source::Joined(at) => {
-                let words = &mut self.joined[at as usize * flows.words..][..flows.words];
+                let words = &mut self.joined[at as usize * len..][..len];
                 words.iter_mut().zip(more).for_each(|(one, other)| *one |= other);
             }
         }
@@ -132,7 +137,7 @@ struct Expansion<'a> {
 impl Expansion<'_> {
     fn new(builder: &Builder, slots: u32) -> Expansion<'_> {
         let flows = &builder.flows;
-        let mut sets = Sets { flows, joined: Vec::new() };
+        let mut sets = Sets { flows, len: words(slots).max(1), joined: Vec::new() };
         let mut by_key: ByNumber<Source> =
             HashMap::with_capacity_and_hasher(flows.keys_len() / 2, Default::default());
         for flow in 0..flows.len() {
@@ -162,9 +167,15 @@ impl Expansion<'_> {
             open: self.open.clone(),
         };
         let mut known: ByNumber<u32> = HashMap::default();
-        let mut words = vec![0; self.sets.flows.words];
+        let mut words = vec![0; self.sets.len];
+        let kept = GROUPS.map(|group| self.kept(group));
         for &(key, source) in &self.sources {
-            self.kept(key, source, &mut words);
+            let kept = &kept[Group::of(key) as usize];
+            // A group that no slot keeps: its sets, which are far away in memory, are not looked at.
+            if kept.iter().all(|word| *word == 0) {
+                continue;
+            }
+            self.keep(source, kept, &mut words);
             let number = match count(&words) {
                 0 => continue,
                 1 => each(&words).next().unwrap_or(0),
@@ -175,7 +186,8 @@ impl Expansion<'_> {
         for (way, slots) in WAYS_ALL.into_iter().zip(&self.open) {
             // Of all or none the head says enough.
             if (1..self.slots).contains(&slots.count()) {
-                let number = draft.number(slots.words(), self.slots, &mut known);
+                let words = &slots.words()[..self.sets.len];
+                let number = draft.number(words, self.slots, &mut known);
                 let key = open_key(way);
                 let at = draft.keys.partition_point(|(before, _)| *before < key);
                 draft.keys.insert(at, (key, number));
@@ -184,12 +196,18 @@ impl Expansion<'_> {
         draft
     }
 
-    /// The slots of a key that are not open.
-    fn kept(&self, key: u64, source: Source, words: &mut [u64]) {
-        let way = &self.open[Group::of(key).way() as usize];
-        let all = &self.open[OpenKeys::All as usize];
-        for (at, word) in self.sets.words(source).iter().enumerate() {
-            words[at] = word & !way.words()[at] & !all.words()[at];
+    /// The used slots in which keys of a group are kept: those that are not open.
+    fn kept(&self, group: Group) -> Vec<u64> {
+        let (way, all) = (&self.open[group.way() as usize], &self.open[OpenKeys::All as usize]);
+        let used = Slots::all(self.slots);
+        let words = used.words().iter().zip(way.words()).zip(all.words());
+        words.map(|((used, way), all)| used & !way & !all).chain([0]).take(self.sets.len).collect()
+    }
+
+    /// The slots of a key's set that are kept.
+    fn keep(&self, source: Source, kept: &[u64], words: &mut [u64]) {
+        for ((word, set), kept) in words.iter_mut().zip(self.sets.words(source)).zip(kept) {
+            *word = set & kept;
         }
     }
 
@@ -215,10 +233,11 @@ impl Expansion<'_> {
 
     /// Bytes that the keys of a group cost in each slot. A key's bytes are divided among its slots.
     fn costs(&self, group: Group) -> Vec<f64> {
-        let mut costs = vec![0.0; self.sets.flows.words * 64];
-        let mut words = vec![0; self.sets.flows.words];
-        for &(key, source) in self.sources.iter().filter(|(key, _)| Group::of(*key) == group) {
-            self.kept(key, source, &mut words);
+        let mut costs = vec![0.0; self.sets.len * 64];
+        let mut words = vec![0; self.sets.len];
+        let kept = self.kept(group);
+        for &(_, source) in self.sources.iter().filter(|(key, _)| Group::of(*key) == group) {
+            self.keep(source, &kept, &mut words);
             let slots = count(&words);
             if slots > 0 {
                 each(&words).for_each(|slot| costs[slot as usize] += KEY_COST / f64::from(slots));

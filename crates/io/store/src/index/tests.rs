@@ -26,9 +26,14 @@ fn frame((src, src_port, dst, dst_port): Ends) -> [u8; 60] {
 
 /// Notes packets of slots, and returns the index with its temporary folder.
 fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
+    index_of_chunks(SEGMENT_LEN, slots, slots.len())
+}
+
+/// As [`index_of`], for a segment of this length in which the chunks of the first slots only were written.
+fn index_of_chunks(segment_len: u64, slots: &[Vec<Ends>], chunks: usize) -> (tempfile::TempDir, Index) {
     let interface = Interface::new("far0", LinkType::ETHERNET);
-    let mut builder = Builder::new(SEGMENT_LEN, IndexOptions::default());
-    let mut contents = Contents::new(SEGMENT_LEN);
+    let mut builder = Builder::new(segment_len, IndexOptions::default());
+    let mut contents = Contents::new(segment_len);
     (contents.summary.store, contents.summary.segment) = ([3; 16], 7);
     for (slot, packets) in slots.iter().enumerate() {
         builder.begin_slot(slot as u32);
@@ -37,6 +42,9 @@ fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
             let packet = Packet { data: &data, meta: &meta };
             let flow = builder.fingerprint(&interface, packet);
             builder.note(&interface, packet, flow, None);
+        }
+        if slot >= chunks {
+            continue;
         }
         let head =
             ChunkHead { len: SLOT_LEN as u32, number: slot as u64 + 1, packets: 1, ..ChunkHead::default() };
@@ -98,6 +106,28 @@ fn with_needle(mut slots: Vec<Vec<Ends>>) -> Vec<Vec<Ends>> {
 
 fn needle_key() -> u64 {
     key(Class::Ipv4, u32::from_be_bytes(NEEDLE.0).into())
+}
+
+/// Sets have words for all slots of a segment, of which the index of one that is not full needs the first.
+#[test]
+fn a_segment_that_is_not_full_has_its_keys() {
+    let mut random = Random::new(21);
+    let mut flow = |_| (random_address(&mut random), 5000, random_address(&mut random), 443);
+    let flows: Vec<Ends> = (0..300).map(&mut flow).collect();
+    for used in [1, 3, 63, 64, 65, 130] {
+        let slots: Vec<Vec<Ends>> = (0..used).map(|slot| flows[slot..slot + 100].to_vec()).collect();
+        let (_folder, index) = index_of_chunks(256 << 20, &slots, used);
+        check(&slots, &index);
+        let [first, last] = [flows[0], flows[used + 98]].map(|ends| *keys_of(ends).last().expect("a flow"));
+        if index.open(OpenKeys::Flows).expect("it is there").count() == 0 {
+            assert_eq!((read_for(&index, first), read_for(&index, last)), (vec![0], vec![used as u32 - 1]));
+        }
+        let (_folder, index) = index_of_chunks(256 << 20, &slots, used.div_ceil(2));
+        check(&slots[..used.div_ceil(2)], &index);
+        assert_eq!(index.summary.slots as usize, used.div_ceil(2));
+        let lost = keys_of(flows[used + 98])[7];
+        assert!(used < 3 || index.slots(lost).expect("it can be read").count() == 0, "{used}");
+    }
 }
 
 #[test]
