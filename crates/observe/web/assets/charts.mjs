@@ -85,7 +85,8 @@ export class Chart extends Component {
           value: (_, value, at, index) => { const own = this.props.series[at - 1]?.own; const shown = own ? own[index] : value; return shown == null ? "unknown" : text(shown, one.unit); },
         }))],
     }, this.data(), this.element);
-    this.tell();
+    // The plot begins its legend with no value, after this.
+    setTimeout(() => this.tell());
   }
   /** The time of the numbers of the page, behind the lines. */
   band(plot) {

@@ -75,9 +75,17 @@ const toPackets = (app) => (app.hasPackets() ? (from, to) => app.go({ page: "pac
 export const STACKS = { "": "direction", service: "service", host_out: "sender", host_in: "receiver" };
 const LAYERS = ["--l1", "--l2", "--l3", "--l4", "--l5", "--l6"];
 
+/** The order of layers stays while their keys do: a chart with another order is another chart. */
+let kept = { by: "", keys: [] };
+function inOrder({ by, rows }) {
+  const key = (row) => row.host ?? serviceKey(row), keys = rows.map(key);
+  if (kept.by !== by || kept.keys.length !== keys.length || !keys.every((one) => kept.keys.includes(one))) kept = { by, keys };
+  return [...rows].sort((one, other) => kept.keys.indexOf(key(one)) - kept.keys.indexOf(key(other)));
+}
+
 /** Layers as lines on top of each other: each is drawn up to its sum with those below it, the highest first. */
 export function layers(stack, kind, name) {
-  const all = [...stack.rows.map((row, at) => ({ name: name(row), own: row[kind], color: LAYERS[at] })), { name: "all others", own: stack.others[kind], color: "--soft" }];
+  const all = [...inOrder(stack).map((row, at) => ({ name: name(row), own: row[kind], color: LAYERS[at] })), { name: "all others", own: stack.others[kind], color: "--soft" }];
   const sums = stack.t.map(() => 0);
   return all.map((one) => ({ ...one, unit: kind === "packets" ? "/s" : "bit/s", values: one.own.map((value, at) => (sums[at] += value)), fill: one.color })).reverse();
 }

@@ -1,10 +1,16 @@
 //! `tapline watch` on files: rules and the scripts of `examples/watch` find what was put into the traffic.
 
 use std::fs;
+#[cfg(feature = "webhook")]
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+#[cfg(feature = "webhook")]
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 #[cfg(feature = "scripts")]
 use std::process::Command;
 use std::time::Duration;
+#[cfg(feature = "webhook")]
+use std::{sync::mpsc, thread};
 
 use serde_json::Value;
 use tapline_testkit::capture_file::{EPOCH, ETHERNET, Unit, write_pcap};
@@ -74,6 +80,56 @@ fn example_rules_find_scan_silence_and_new_hosts() {
     let silence: Vec<&Value> = told.iter().filter(|line| line["rule"] == "silent-server").collect();
     let kinds: Vec<&str> = silence.iter().map(|line| line["event"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["raised", "cleared", "raised", "cleared"]);
+}
+
+/// The program calls a receiver with secrets from files in a folder of their own, which it may read while it is confined.
+#[cfg(feature = "webhook")]
+#[test]
+fn a_receiver_gets_its_header_from_a_file() {
+    let (folder, secrets) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, token) = (secrets.path().join("url"), secrets.path().join("token"));
+    fs::write(&url, format!("http://{}/hook-s3cret\n", listener.local_addr().unwrap())).unwrap();
+    fs::write(&token, "Bearer s3cret\n").unwrap();
+    let rules = folder.path().join("rules.toml");
+    let scan = fs::read_to_string(example("rules.toml")).unwrap();
+    let with_webhook = scan.replacen("name = \"port-scan\"", "name = \"port-scan\"\nwebhook = \"ops\"", 1);
+    let (url, token) = (url.display(), token.display());
+    let receiver = format!(
+        "[[webhook]]\nname = \"ops\"\nurl = \"file:{url}\"\nformat = \"slack\"\nheaders = {{ Authorization = \"file:{token}\" }}\n"
+    );
+    fs::write(&rules, [with_webhook, receiver].concat()).unwrap();
+    // The scan is raised, and cleared: the second event is refused, however often it is tried.
+    let (calls, called) = mpsc::channel();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let lines = reader.by_ref().lines().map(|line| line.unwrap().to_ascii_lowercase());
+            let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
+            let len = head.iter().find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; len.unwrap().parse().unwrap()];
+            reader.read_exact(&mut body).unwrap();
+            calls.send((head, serde_json::from_slice::<Value>(&body).unwrap())).unwrap();
+            let status = if number == 0 { "200 OK" } else { "403 Forbidden" };
+            write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        }
+    });
+    let traffic = capture(folder.path(), scene(Duration::from_secs(1)));
+    let finished = watch(&traffic, &rules, folder.path());
+    let calls: Vec<(Vec<String>, Value)> = called.try_iter().collect();
+    assert!(calls.len() >= 2, "{calls:?}");
+    for (head, _) in &calls {
+        assert_eq!(head[0], "post /hook-s3cret http/1.1");
+        assert!(head.contains(&"authorization: bearer s3cret".to_owned()), "{head:?}");
+    }
+    assert_eq!(
+        calls[0].1["text"],
+        "*port-scan* raised: 10.0.0.5 tried 20 ports, the last one 1019 of 10.0.0.2"
+    );
+    assert!(finished.stderr.contains("answered 403"), "{}", finished.stderr);
+    let spool = fs::read_to_string(folder.path().join("webhook.spool")).unwrap();
+    assert!(!finished.stderr.contains("s3cret") && !spool.contains("s3cret"), "{}\n{spool}", finished.stderr);
 }
 
 #[cfg(feature = "scripts")]
