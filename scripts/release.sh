@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}" LC_ALL=C
 here=$(uname -m)
+grep -q "tapline-$version-" README.md || { echo "README.md installs another version than $version" >&2 && exit 1; }
 umask 022
 rm -rf "$out" && mkdir -p "$out"
 work=$(mktemp -d)
