@@ -76,6 +76,9 @@ pub fn effective(
             None => values.push(value),
         }
     };
+    // Options before the first table are for every command that has them; those of its table are stronger.
+    let general = layers.of_files.iter().filter(|entry| entry.scope.is_empty());
+    general.filter(|entry| find(below, &entry.key).is_some()).for_each(&mut set);
     layers.of_files.iter().filter(|entry| entry.scope == *scope).for_each(&mut set);
     for entry in profile_entries(layers, profile)? {
         if find(below, &entry.key).is_none() {
@@ -336,6 +339,21 @@ mod tests {
         let trial = trial.with("TAPLINE_CAPTURE_SNAPSHOT_LENGTH", "98").with("TAPLINE_OTHER", "1");
         assert_eq!(trial.capture("tapline capture").snapshot_length, 98);
         assert_eq!(trial.capture("tapline capture -s 99 --to b").snapshot_length, 99);
+    }
+
+    #[test]
+    fn keys_before_tables_are_for_all_commands() {
+        let trial = Trial::new("to = \"a\"\njson = true\n");
+        assert_eq!(trial.capture("tapline capture").to, "a");
+        assert!(matches!(
+            trial.parse("tapline store list").unwrap().command,
+            Sub::Store(Store::List { json: true })
+        ));
+        let trial = Trial::new("to = \"a\"\n[capture]\nto = \"b\"\n");
+        assert_eq!(trial.capture("tapline capture").to, "b");
+        assert_eq!(trial.capture("tapline capture --to c").to, "c");
+        let error = Trial::new("jsno = true\n").parse("tapline capture").unwrap_err();
+        assert_eq!(error, "tapline.toml:1: no command has an option \"jsno\"; the nearest name is json");
     }
 
     #[test]

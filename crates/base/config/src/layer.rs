@@ -49,7 +49,7 @@ impl fmt::Display for Origin {
 /// The value of an option in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The command; empty in a profile, which is for any.
+    /// The command; empty in a profile and before the first table, where options are for any.
     pub scope: Scope,
     /// Name of the option.
     pub key: String,
@@ -239,8 +239,18 @@ impl File<'_> {
         name: &str,
         value: &Spanned<DeValue<'_>>,
     ) {
+        if scope.is_empty() {
+            let entry = match value.get_ref() {
+                DeValue::Table(_) => return self.fault(at, unknown(command, name)),
+                _ => self.of_any_command(command, at, name, value),
+            };
+            return self.entries.extend(entry);
+        }
         let Some(arg) = find(command, name) else {
-            let what = unknown(command, scope, name);
+            let keys: Vec<String> = settable(command).map(key).collect();
+            let below = command.get_subcommands().map(Command::get_name);
+            let near = nearest_text(name, keys.iter().map(String::as_str).chain(below));
+            let what = format!("{} has no option {name:?}{near}", scope.join(" "));
             return self.fault(at, what);
         };
         match values(arg, value.get_ref()) {
@@ -269,37 +279,41 @@ impl File<'_> {
             };
             for (name, value) in options.iter() {
                 let (at, name) = (name.span().start, name.get_ref().to_string());
-                let all = commands(root);
-                let arg = all.iter().find_map(|(_, command)| find(command, &name));
-                match arg.map(|arg| values(arg, value.get_ref()).map(|values| (key(arg), values))) {
-                    Some(Ok((key, values))) => {
-                        let origin = self.origin(at);
-                        self.profiles
-                            .push((profile.clone(), Entry { scope: Scope::new(), key, values, origin }));
-                    }
-                    Some(Err(what)) => self.fault(at, format!("{name}: {what}")),
-                    None => {
-                        let keys: Vec<String> =
-                            all.iter().flat_map(|(_, command)| settable(command).map(key)).collect();
-                        let near = nearest_text(&name, keys.iter().map(String::as_str));
-                        self.fault(at, format!("no command has an option {name:?}{near}"));
-                    }
-                }
+                let entry = self.of_any_command(root, at, &name, value);
+                self.profiles.extend(entry.map(|entry| (profile.clone(), entry)));
+            }
+        }
+    }
+
+    /// An option that some command has, for all that have it; `None` if it is at fault.
+    fn of_any_command(
+        &mut self,
+        root: &Command,
+        at: usize,
+        name: &str,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Option<Entry> {
+        let all = commands(root);
+        let Some(arg) = all.iter().find_map(|(_, command)| find(command, name)) else {
+            let keys: Vec<String> = all.iter().flat_map(|(_, command)| settable(command).map(key)).collect();
+            let near = nearest_text(name, keys.iter().map(String::as_str));
+            self.fault(at, format!("no command has an option {name:?}{near}"));
+            return None;
+        };
+        match values(arg, value.get_ref()) {
+            Ok(values) => Some(Entry { scope: Scope::new(), key: key(arg), values, origin: self.origin(at) }),
+            Err(what) => {
+                self.fault(at, format!("{name}: {what}"));
+                None
             }
         }
     }
 }
 
-/// The error for a name that is not an option of a command.
-fn unknown(command: &Command, scope: &Scope, name: &str) -> String {
-    let keys: Vec<String> = settable(command).map(key).collect();
-    let below = command.get_subcommands().map(Command::get_name);
-    let root = if scope.is_empty() { Some(PROFILE) } else { None };
-    let near = nearest_text(name, keys.iter().map(String::as_str).chain(below).chain(root));
-    match scope.as_slice() {
-        [] => format!("there is no command {name:?}{near}"),
-        scope => format!("{} has no option {name:?}{near}", scope.join(" ")),
-    }
+/// The error for a table that is not a command's.
+fn unknown(root: &Command, name: &str) -> String {
+    let near = nearest_text(name, root.get_subcommands().map(Command::get_name).chain([PROFILE]));
+    format!("there is no command {name:?}{near}")
 }
 
 /// The words that a value makes on a command line.

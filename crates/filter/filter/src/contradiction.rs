@@ -51,7 +51,8 @@ pub fn is_never_true(error: &Error) -> bool {
 /// Whether a filter is never true, as far as the values of fields show. It is only computed for texts that have a
 /// modifier, or are read in a mode of our own: for others that is an error which libpcap finds, no other.
 pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
-    let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
+    let of_mode = options.scoped || options.ipv6_extensions || options.any_vlan;
+    let ours = of_mode || ast.root.as_ref().is_some_and(has_form);
     ours && wanted(&predicates.root).is_none()
 }
 

@@ -137,7 +137,11 @@ fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
     [
         (found.mixed, "`and` and `or` bind alike, from left to right: put parentheses where you mean another order."),
         (
-            found.shifts_before_more && !options.scoped,
+            options.any_vlan,
+            "the whole filter is read behind no VLAN tag, one or two, as in anyvlan(...).",
+        ),
+        (
+            found.shifts_before_more && !options.scoped && !options.any_vlan,
             "vlan, mpls, pppoes, geneve, vxlan and lane move all text to their right to the headers behind them, past `or` \
              and parentheses too. What should be looked for in front of them, or in packets without them, belongs to their left.",
         ),

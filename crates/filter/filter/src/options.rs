@@ -37,6 +37,8 @@ pub struct Options {
     /// Whether the whole text is read as in `extensions(...)`: the payload of IPv6 is looked for behind its extension
     /// headers, and `tcp[...]` and its like look at IPv6 too. Default: no, as libpcap.
     pub ipv6_extensions: bool,
+    /// Whether the whole text is read as in `anyvlan(...)`: behind no VLAN tag, one or two. Default: no, as libpcap.
+    pub any_vlan: bool,
     /// The source of names. Default: this system.
     pub resolver: Arc<dyn Resolver + Send + Sync>,
 }
@@ -58,6 +60,7 @@ impl Default for Options {
             optimise: true,
             scoped: false,
             ipv6_extensions: false,
+            any_vlan: false,
             resolver: Arc::new(SystemNames::default()),
         }
     }

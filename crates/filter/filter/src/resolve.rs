@@ -44,7 +44,7 @@ mod wlan;
 
 use tapline_packet::LinkType;
 
-use crate::ast::{Ast, BoolOp, Expr, ExprKind, Primitive, Qualifiers};
+use crate::ast::{Ast, BoolOp, Expr, ExprKind, Modifier, Primitive, Qualifiers};
 use crate::options::Options;
 use crate::predicate::{Predicate, Predicates, ScratchCell};
 use layers::Layers;
@@ -70,7 +70,10 @@ pub(crate) fn lower_observed(ast: &Ast, options: &Options, probe: &mut Probe) ->
         return Ok(Predicates { root: Predicate::Constant(true), cells: 0, provable: false });
     };
     scope.reserve_transport(root)?;
-    let (predicate, _) = scope.expr(root, None)?;
+    let predicate = match options.any_vlan {
+        true => scope.modifier(Modifier::AnyVlan, root, root.span)?,
+        false => scope.expr(root, None)?.0,
+    };
     scope.finish(predicate)
 }
 

@@ -16,6 +16,8 @@ use crate::{CompileFilter, CompileFpl, FilterStage, FplStage, Limit, Snap, Verif
 pub struct Chain {
     /// The filter.
     pub compile: CompileFilter,
+    /// Whether VLAN tags are counted where the filter accepts nothing.
+    pub looks_for_tags: bool,
     /// An FPL program that decides after the filter.
     pub decide: Option<CompileFpl>,
     /// The shared memory that other processes see.
@@ -33,7 +35,8 @@ impl Chain {
     pub fn graph(self, meters: &Meters, worker: u16, outputs: Vec<Box<dyn Stage>>) -> (Graph, NodeId) {
         let mut graph = Graph::new(meters, worker);
         let source = graph.add("source", "source", Box::new(SourceStage), &[]);
-        let filter = Box::new(FilterStage::new(self.compile, true));
+        let filter = FilterStage::new(self.compile, true);
+        let filter = Box::new(if self.looks_for_tags { filter.looking_for_tags() } else { filter });
         let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
         if let Some(decide) = self.decide {
             last =

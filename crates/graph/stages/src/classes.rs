@@ -10,7 +10,7 @@ use tapline_graph::catalog::{
 };
 use tapline_graph::{Stage, WorkerSource};
 use tapline_ir::CompiledFilter;
-use tapline_packet::Timestamp;
+use tapline_packet::{Interface, LinkType, Timestamp};
 use tapline_source::Error;
 use tapline_store::StoreName;
 use tapline_sys::clock;
@@ -346,8 +346,10 @@ fn filter(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stag
         return Ok(crate::filters::of_texts(vec![text], MatchPolicy::All, vec![0], arguments, site));
     }
     let options = Arc::clone(&StageSettings::of(site.common).options);
+    let knows_tags = text.contains("vlan") || options(&Interface::new("", LinkType::ETHERNET)).any_vlan;
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
     let stage = FilterStage::new(compile, site.is_first);
+    let stage = if knows_tags { stage } else { stage.looking_for_tags() };
     Ok(Box::new(if StageSettings::of(site.common).interpret { stage.interpreted() } else { stage }))
 }
 

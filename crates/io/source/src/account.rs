@@ -360,6 +360,9 @@ pub struct FilterAccount {
     pub reason: Option<String>,
     /// Link types that cannot have the filter, and their packets, which were refused.
     pub unfit: Vec<UnfitLinkType>,
+    /// Packets with a VLAN tag among the first that the filter refused, for a hint where it accepts none: at least
+    /// so many.
+    pub tagged: u64,
 }
 
 /// A link type that cannot have a filter.
@@ -390,6 +393,7 @@ impl FilterAccount {
         self.compiled += other.compiled;
         self.compiled_after = [self.compiled_after, other.compiled_after].into_iter().flatten().min();
         self.reason = self.reason.take().or(other.reason);
+        self.tagged += other.tagged;
         for theirs in other.unfit {
             match self.unfit.iter_mut().find(|ours| ours.link_type == theirs.link_type) {
                 Some(ours) => ours.packets += theirs.packets,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use tapline_file::{Format, WriteError};
+use tapline_filter::Options;
 use tapline_syntax::units;
 
 /// Default snap length, and the meaning of snap length 0: as libpcap.
@@ -20,6 +21,28 @@ pub(crate) struct LanguageArgs {
     /// Parse IPv6 extension headers before ports, tcp[...] and the like. As extensions(...) around the filter.
     #[arg(long, help_heading = "Filter")]
     pub(crate) ipv6_extensions: bool,
+    /// Let filters accept packets with no VLAN tag, one or two, as if the tags were not there. As anyvlan(...) around
+    /// the filter.
+    #[arg(long, help_heading = "Filter")]
+    pub(crate) any_vlan: bool,
+}
+
+impl LanguageArgs {
+    /// Returns the options of the compiler with these ones; the rest is that of `others`.
+    pub(crate) fn options(self, others: Options) -> Options {
+        let LanguageArgs { scoped, ipv6_extensions, any_vlan } = self;
+        Options { scoped, ipv6_extensions, any_vlan, ..others }
+    }
+
+    /// The filter with the modifiers that mean these options, for those who know no options: the daemon, comments.
+    pub(crate) fn in_words(self, text: &str) -> String {
+        let words =
+            [(self.any_vlan, "anyvlan"), (self.scoped, "scoped"), (self.ipv6_extensions, "extensions")];
+        let words = words.into_iter().filter(|_| !text.trim().is_empty());
+        words
+            .filter_map(|(is_set, word)| is_set.then_some(word))
+            .fold(text.to_owned(), |text, word| format!("{word}({text})"))
+    }
 }
 
 /// A program in FPL (docs/filter/fpl.md).

@@ -82,9 +82,7 @@ impl Compiler {
             netmask,
             handle: self.handle,
             optimise: self.optimise,
-            scoped: self.language.scoped,
-            ipv6_extensions: self.language.ipv6_extensions,
-            ..Options::default()
+            ..self.language.options(Options::default())
         }
     }
 

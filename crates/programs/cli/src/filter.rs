@@ -126,9 +126,7 @@ fn explain(args: &ExplainArgs) -> Result<()> {
         netmask: Some(0),
         handle: if args.live { HandleKind::Live } else { HandleKind::Dead },
         optimise: !args.no_optimize,
-        scoped: args.language.scoped,
-        ipv6_extensions: args.language.ipv6_extensions,
-        ..Options::default()
+        ..args.language.options(Options::default())
     };
     if !args.stage.is_empty() {
         return Ok(io::stdout().write_all(stages::render(&args.stage, &text, &options)?.as_bytes())?);

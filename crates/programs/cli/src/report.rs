@@ -78,6 +78,16 @@ pub(crate) fn text(account: &GraphAccount, form: AccountForm) -> String {
     }
 }
 
+/// Hints about filters that accept nothing of traffic with VLAN tags, a line each.
+pub(crate) fn tag_hints(account: &GraphAccount) -> impl Iterator<Item = String> {
+    let is_blind = |stage: &&StageAccount| {
+        stage.passed == 0 && stage.counters.filter.as_ref().is_some_and(|filter| filter.tagged > 0)
+    };
+    account.stages.iter().filter(is_blind).map(|stage| {
+        format!("{}: no packet matched, and packets have VLAN tags; --any-vlan looks behind them", stage.name)
+    })
+}
+
 /// The account of a run that goes on.
 pub(crate) fn running_text(account: &GraphAccount) -> String {
     Table::of(account).running(&account.faults())

@@ -32,7 +32,7 @@ pub(super) fn question(ast: &Ast, options: &Options) -> Question {
     let Some(root) = &ast.root else { return Question::Anything };
     let mut walk = Walk {
         resolver: &*options.resolver,
-        is_scoped: options.scoped,
+        is_scoped: options.scoped || options.any_vlan,
         place: Where::default(),
         sure: Shifts::default(),
         implied: Shifts::default(),

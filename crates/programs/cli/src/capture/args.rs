@@ -103,10 +103,6 @@ pub(crate) struct CaptureArgs {
     pub(crate) filter_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
-    /// Let the filter accept packets with no VLAN tag, one or two, as if the tags were not there: as anyvlan(...) around
-    /// it.
-    #[arg(long, help_heading = "Filter")]
-    pub(crate) any_vlan: bool,
     /// Do not simplify the filter's program.
     #[arg(short = 'O', long, help_heading = "Filter")]
     pub(crate) no_optimize: bool,

@@ -26,10 +26,6 @@ impl Filtering {
         if let Err(error) = tapline_filter::parse(&text) {
             return Err(mistake(error.render(&text)));
         }
-        let text = match args.any_vlan && !text.trim().is_empty() {
-            true => format!("anyvlan({text})"),
-            false => text,
-        };
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
         let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
         Ok(Filtering { text, compiler })
@@ -38,6 +34,11 @@ impl Filtering {
     /// The filter as it was given; empty for none.
     pub(super) fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The filter with the modifiers that mean the options of its language.
+    pub(super) fn in_words(&self) -> String {
+        self.compiler.language().in_words(&self.text)
     }
 
     /// Link types of the store that cannot have the filter.

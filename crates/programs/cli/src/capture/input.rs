@@ -202,7 +202,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
     let mut settings = AfPacketSettings {
         netns: args.netns.clone(),
         filter,
-        filter_text: filtering.text().to_owned(),
+        filter_text: filtering.in_words(),
         snap_len: args.snap_len(),
         promiscuous: !args.no_promiscuous_mode,
         direction: match args.direction {

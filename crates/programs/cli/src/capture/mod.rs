@@ -214,6 +214,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
         Arc::new(move |interface: &Interface| program.engine(worker, interface)) as CompileFpl
     });
     Chain {
+        looks_for_tags: !filtering.in_words().contains("vlan"),
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         decide,
         shared: run.program.as_ref().and_then(|program| program.shared()),
@@ -343,6 +344,7 @@ fn conclude(
     let accepted = account.chain().unwrap_or_default().accepted;
     let notes = search.map_or_else(Vec::new, |asked| asked.notes(accepted));
     if !args.is_for_wireshark {
+        report::tag_hints(&account).for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
         notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
         tell_account(args, &account, (search, &notes), unfit, failure);

@@ -204,7 +204,7 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
 
 /// The writer's section header in pcapng.
 fn section(args: &CaptureArgs, filtering: &Filtering, program: Option<&str>, is_live: bool) -> Section {
-    let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
+    let filter = if filtering.text().is_empty() { "none".to_owned() } else { filtering.in_words() };
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
     let mut comment = format!("{writer}, filter: {filter}");
     if let Some(name) = program {

@@ -49,6 +49,7 @@ const RARE: &[&str] = &[
     "name",
     "scoped",
     "ipv6_extensions",
+    "any_vlan",
     "strict",
     "account",
     "netns",

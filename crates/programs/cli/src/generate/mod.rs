@@ -149,6 +149,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     caught.obey(Arc::clone(&control))?;
     let chain = Chain {
         compile: Arc::new(|_| Ok(None)),
+        looks_for_tags: false,
         decide: None,
         shared: None,
         control: Arc::clone(&control),

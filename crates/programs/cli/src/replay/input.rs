@@ -13,7 +13,7 @@ use tapline_store::StoreName;
 use tapline_transmit::replay::{Reopen, ReplaySource};
 
 use super::ReplayArgs;
-use crate::args::{LanguageArgs, SNAP_LEN};
+use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::mistakes::mistake;
 use crate::stored::UnfitLinkTypes;
@@ -77,8 +77,7 @@ fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
     if let Err(error) = tapline_filter::parse(&filter) {
         return Err(mistake(error.render(&filter)));
     }
-    let language = LanguageArgs { scoped: false, ipv6_extensions: false };
-    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, false, None));
+    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, false, None));
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
     let unfit = Arc::clone(compiler.unfit());
     let (name, past) = (name.clone(), args.past.clone());

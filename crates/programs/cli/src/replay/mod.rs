@@ -24,7 +24,7 @@ use tapline_transmit::Pacer;
 use tapline_transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
 use tapline_transmit::rewrite::{IpRule, MacRule, Rewrite};
 
-use crate::args::parse_duration;
+use crate::args::{LanguageArgs, parse_duration};
 use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude, confine};
 use crate::session::stop_after;
 use crate::stored::{self, PastArgs};
@@ -56,6 +56,8 @@ pub(crate) struct ReplayArgs {
     /// Send packets of a store that this filter accepts, in the pcap-filter language.
     #[arg(long, value_name = "FILTER", help_heading = "Store")]
     pub(crate) filter: Option<String>,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
     /// The interface to send on.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) interface: String,

@@ -265,7 +265,7 @@ fn device(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource
     let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),
         filter,
-        filter_text: text,
+        filter_text: opener.compiler.language().in_words(&text),
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_filter_runs: settings.kernel_filter_runs.clone(),
         tally: tapline_stages::kernel_tally(node.tally.as_ref()).cloned(),

@@ -231,6 +231,7 @@ pub(super) fn conclude(
         false if text.is_empty() => Ok(()),
         false => output::tell(&text),
     };
+    report::tag_hints(account).for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     unfit_text.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     // The account is told whatever became of the results.
     let form = options.report.account.form(options.flows.is_some_and(|style| style.verbose));

@@ -175,7 +175,7 @@ fn ask_daemon(args: &FindArgs, named: FindRequest) -> Result<CaptureArgs> {
     let window = args.past.only_times()?;
     let bound = |at: Timestamp, none: Timestamp| Some(at.as_nanos()).filter(|_| at != none);
     let find = FindRequest {
-        filter: filter_text(args.filter_file.as_deref(), &args.filter)?,
+        filter: args.language.in_words(&filter_text(args.filter_file.as_deref(), &args.filter)?),
         from_ns: bound(window.from, Window::ALL.from),
         to_ns: bound(window.to, Window::ALL.to),
         ..named

@@ -69,8 +69,7 @@ pub(super) fn forget(args: &ForgetArgs) -> Result<ExitCode> {
     if filter.is_empty() && !args.when.is_given() {
         bail!("this would erase every packet: give --from, --to or a filter");
     }
-    let LanguageArgs { scoped, ipv6_extensions } = args.language;
-    let options = Options { scoped, ipv6_extensions, ..Options::default() };
+    let options = args.language.options(Options::default());
     let what = if filter.is_empty() { "all packets".to_owned() } else { format!("packets of {filter:?}") };
     let what = format!("{what}, {}", window_text(&window));
     let mut eraser = Eraser::open(catalog, Wanted { window, filter, options, why: args.why.clone() })?;

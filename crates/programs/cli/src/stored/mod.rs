@@ -211,8 +211,7 @@ pub(crate) fn open(
     compile: CompileFilter,
     unfit: &Arc<UnfitLinkTypes>,
 ) -> Result<(StoreInput, StoreSearch)> {
-    let options =
-        Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
+    let options = language.options(Options::default());
     let of_names = past.name.iter().map(NameFilter::question).reduce(Question::or);
     let question = Question::of(filter, &options).and(of_names.unwrap_or(Question::Anything));
     check_open_files()?;

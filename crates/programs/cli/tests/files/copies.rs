@@ -145,18 +145,6 @@ fn a_capture_stops_after_bytes() {
     }
 }
 
-#[test]
-fn a_setting_looks_behind_vlan_tags() {
-    let folder = tempfile::tempdir().expect("there is room");
-    let tagged = folder.path().join("in.pcap");
-    run(["generate", "-w", text(&tagged), "count=20", "udp", "vlan=5"]).succeeded();
-    let count = |options: &[&str]| {
-        let words = [&["capture", "-r", text(&tagged), "--count", "--json"], options, &["udp"]].concat();
-        run(words).succeeded().account().output("written")
-    };
-    assert_eq!((count(&[]), count(&["--any-vlan"])), (0, 20));
-}
-
 /// tshark's verdict on the checksums of each packet: 0 wrong, 1 right, 2 not checked.
 fn checksums(path: &Path) -> Vec<String> {
     const CHECKED: [&str; 3] = ["ip", "tcp", "udp"];

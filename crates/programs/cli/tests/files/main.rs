@@ -41,4 +41,5 @@ mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;
+mod vlan_filters;
 mod watch;
