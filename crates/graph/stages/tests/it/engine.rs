@@ -143,6 +143,7 @@ fn drive(
     let compile: CompileFilter = Arc::new(compile);
     let chain = Chain {
         compile,
+        looks_for_tags: false,
         decide: None,
         shared: None,
         control: Arc::clone(&control),
@@ -517,6 +518,7 @@ fn intervals_go_by_the_steady_clock() {
     let (compile, sinks): (CompileFilter, _) = (Arc::new(everything), vec![Bounded::boxed("a", u64::MAX)]);
     let chain = Chain {
         compile,
+        looks_for_tags: false,
         decide: None,
         shared: None,
         control: Arc::clone(&control),
