@@ -40,9 +40,12 @@ pub(crate) enum RuleFilterSet {
 impl RuleFilterSet {
     pub(crate) fn of(source: Source) -> Option<RuleFilterSet> {
         match source {
-            Source::Packet | Source::NewHost | Source::NewPair | Source::Silence(_) => {
-                Some(RuleFilterSet::Packets)
-            }
+            Source::Packet
+            | Source::NewHost
+            | Source::NewPair
+            | Source::Silence(_)
+            | Source::Gap(_)
+            | Source::Burst => Some(RuleFilterSet::Packets),
             Source::FlowBegun => Some(RuleFilterSet::Begun),
             Source::FlowEnded => Some(RuleFilterSet::Ended),
             Source::Account(_) => None,

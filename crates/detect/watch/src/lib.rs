@@ -9,6 +9,7 @@
 //! | module | has |
 //! |---|---|
 //! | `rules`, `parse` | the file of rules |
+//! | `burst` | runs of windows shorter than a second |
 //! | `clock` | the time of the packets, which may be wrong or go back |
 //! | `key`, `window`, `limit` | the key of a rule, its time, and its limit of events |
 //! | `state` | the memory of a rule |
@@ -25,6 +26,7 @@
 //! Every state has a bound, and a counter of its refusals.
 #![forbid(unsafe_code)]
 
+mod burst;
 #[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
 mod certificates;
 mod clock;
@@ -59,6 +61,7 @@ mod watch;
 mod webhook;
 mod window;
 
+pub use burst::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, per_second};
 pub use comparison::Comparison;
 pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
 pub use error::RuleError;

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 use tapline_packet::Interface;
 
-use crate::event::{Event, EventKind};
+use crate::burst::{Burst, per_second};
+use crate::event::{Event, EventKind, time_text};
 use crate::key::{Key, Subject};
 #[cfg(feature = "scripts")]
 use crate::limit::Limit;
@@ -40,6 +41,8 @@ pub(crate) struct Happening<'a> {
     pub(crate) above: Option<u64>,
     /// A name that replaces the key, such as an interface's.
     pub(crate) named: Option<(&'static str, &'a str)>,
+    /// A burst, and the length of its windows.
+    pub(crate) burst: Option<(&'a Burst, u64)>,
 }
 
 impl<'a> Happening<'a> {
@@ -50,8 +53,31 @@ impl<'a> Happening<'a> {
         key: Key,
         subject: Option<&'a Subject>,
     ) -> Happening<'a> {
-        Happening { kind, time_ns, key, subject, value: None, is_least: false, above: None, named: None }
+        Happening {
+            kind,
+            time_ns,
+            key,
+            subject,
+            value: None,
+            is_least: false,
+            above: None,
+            named: None,
+            burst: None,
+        }
     }
+}
+
+/// The facts of a burst, behind those of its last packet.
+fn burst_facts(burst: &Burst, window_ns: u64) -> [(String, Value); 6] {
+    [
+        ("start", Value::from(time_text(burst.start_ns))),
+        ("length_ns", burst.length_ns().into()),
+        ("burst_packets", burst.packets.into()),
+        ("burst_bytes", burst.bytes.into()),
+        ("peak_bits", per_second(burst.bytes_peak.saturating_mul(8), window_ns).into()),
+        ("peak_packets", per_second(burst.packets_peak, window_ns).into()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
 }
 
 impl Outbox {
@@ -63,7 +89,7 @@ impl Outbox {
         limit: &mut LimitState,
         happening: &Happening<'_>,
     ) {
-        let Happening { kind, time_ns, key, subject, value, is_least, above, named } = *happening;
+        let Happening { kind, time_ns, key, subject, value, is_least, above, named, burst } = *happening;
         let Some(swallowed) = limit.take(rule.limit, time_ns) else { return };
         let (value_told, above_told) = (value.unwrap_or(1), above.unwrap_or(0));
         let facts = Facts { rule: &rule.name, value: value_told, is_least, above: above_told, subject };
@@ -83,6 +109,9 @@ impl Outbox {
             swallowed,
             recording: None,
         };
+        if let Some((burst, window_ns)) = burst {
+            event.about.extend(burst_facts(burst, window_ns));
+        }
         if kind != EventKind::Cleared {
             event.recording = self.record(number, key, rule.actions.record, subject, &event);
         }

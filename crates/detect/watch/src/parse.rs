@@ -7,6 +7,7 @@ use serde::Deserialize;
 use tapline_syntax::units;
 use toml::Spanned;
 
+use crate::burst::BURST_WINDOW_NS;
 use crate::comparison::Comparison;
 use crate::error::RuleError;
 use crate::key::{FIELDS_MAX, KeyField, key_len};
@@ -31,8 +32,10 @@ const HISTORY_MAX: u64 = 1_000_000_000_000;
 /// The longest time in a rule.
 const TIME_MAX_NS: u64 = 31 * 86_400 * SECOND_NS;
 const SECOND_NS: u64 = 1_000_000_000;
+/// The shortest gap.
+const GAP_MIN_NS: u64 = 1_000;
 /// The words of `on`.
-const SOURCES: &str = "packet, flow begun, flow ended, new host, new pair, silence TIME, account lost, account before, account imbalance";
+const SOURCES: &str = "packet, flow begun, flow ended, new host, new pair, silence TIME, gap TIME, burst, account lost, account before, account imbalance";
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -282,6 +285,8 @@ fn source(text: &str) -> Result<Source, String> {
         ["new", "host"] => Source::NewHost,
         ["new", "pair"] => Source::NewPair,
         ["silence", time] => Source::Silence(duration(time, "silence", SECOND_NS, TIME_MAX_NS)?),
+        ["gap", time] => Source::Gap(duration(time, "gap", GAP_MIN_NS, TIME_MAX_NS)?),
+        ["burst"] => Source::Burst,
         ["account", "lost"] => Source::Account(AccountRow::Lost),
         ["account", "before"] => Source::Account(AccountRow::Before),
         ["account", "imbalance"] => Source::Account(AccountRow::Imbalance),
@@ -296,20 +301,31 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
             ("count", text.count.is_some()),
             ("below", text.below.is_some()),
         ];
+        if source == Source::Burst {
+            return Err("burst needs above = NUMBER, the packets or bytes of a window".to_owned());
+        }
         return match unused.iter().find(|(_, is_there)| *is_there) {
             Some((word, _)) => Err(format!("{word} needs above = NUMBER, which raises an event")),
             None => Ok(None),
         };
     };
-    if matches!(source, Source::Silence(_)) {
-        return Err("silence is a condition itself: leave above out".to_owned());
+    if matches!(source, Source::Silence(_) | Source::Gap(_)) {
+        return Err("silence and gap are conditions themselves: leave above out".to_owned());
+    }
+    let is_burst = source == Source::Burst;
+    if is_burst && text.below.is_some() {
+        return Err("a burst ends with the first window under above: leave below out".to_owned());
     }
     let below = text.below.unwrap_or(above / 2);
     if above == 0 || below >= above {
         return Err("above is 1 or more, and below is less than above".to_owned());
     }
     let window = text.window.as_deref().ok_or("above needs window = \"TIME\", over which is counted")?;
-    let window_ns = duration(window, "window", SECOND_NS, TIME_MAX_NS)?;
+    let (least, most) = match is_burst {
+        true => (*BURST_WINDOW_NS.start(), *BURST_WINDOW_NS.end()),
+        false => (SECOND_NS, TIME_MAX_NS),
+    };
+    let window_ns = duration(window, "window", least, most)?;
     let words: Vec<&str> = text.count.as_deref().unwrap_or("events").split_whitespace().collect();
     let count = match words.as_slice() {
         ["events"] => Count::Events,
@@ -318,6 +334,9 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
         ["distinct", word] => Count::Distinct(field(word)?),
         _ => return Err("count is events, packets, bytes, or distinct FIELD".to_owned()),
     };
+    if is_burst && matches!(count, Count::Distinct(_)) {
+        return Err("a burst counts packets or bytes".to_owned());
+    }
     if matches!(count, Count::Distinct(_)) && above > VALUES_MAX {
         return Err(format!(
             "above = {above}: with distinct it is {VALUES_MAX} at most, as no more values of a key are distinguished"
@@ -521,6 +540,13 @@ limit = "5/1h"
             ("on = \"packet\"\nlimit = \"often\"", "COUNT/TIME"),
             ("on = \"packet\"\nlearn = \"1h\"", "learn is for"),
             ("on = \"silence 1ms\"", "from 1 s"),
+            ("on = \"gap 1ns\"", "from 0.000001 s"),
+            ("on = \"gap 5ms\"\nabove = 1", "leave above out"),
+            ("on = \"burst\"", "burst needs above"),
+            ("on = \"burst\"\nwindow = \"10us\"\nabove = 1", "from 0.001 s to 1 s"),
+            ("on = \"burst\"\nwindow = \"2s\"\nabove = 1", "from 0.001 s to 1 s"),
+            ("on = \"burst\"\nwindow = \"5ms\"\nabove = 9\nbelow = 1", "leave below out"),
+            ("on = \"burst\"\nwindow = \"5ms\"\nabove = 9\ncount = \"distinct src\"", "packets or bytes"),
             ("on = \"packet\"\nmessage = \"{who}\"", "{who}"),
             ("on = \"packet\"\nwebhook = \"ftp://x\"", "https://"),
             ("on = \"packet\"\nwebhook = \"\"", "leave webhook out"),

@@ -38,6 +38,10 @@ pub enum Source {
     NewPair,
     /// No packet for this time, in nanoseconds.
     Silence(u64),
+    /// A time without a packet that is longer than this, in nanoseconds, at its end.
+    Gap(u64),
+    /// A run of short windows that reach the threshold, once it is over.
+    Burst,
     /// Growth of a row of the account.
     Account(AccountRow),
 }

@@ -4,13 +4,14 @@ use std::collections::{HashMap, HashSet};
 
 use tapline_source::{InterfaceAccount, LossPoint};
 
+use crate::burst::{Burst, BurstLimits, BurstMeter};
 use crate::clock::ClockStep;
 use crate::event::EventKind;
 use crate::key::{Key, KeyField, Subject};
 use crate::limit::LimitState;
 use crate::outbox::{Happening, Outbox};
 use crate::rules::{AccountRow, Count, Rule, Source};
-use crate::window::{Turn, Windows};
+use crate::window::{Threshold, Turn, Windows};
 
 #[derive(Debug)]
 pub(crate) struct RuleState {
@@ -20,6 +21,7 @@ pub(crate) struct RuleState {
     /// Until when new hosts and pairs are learnt without an event.
     learns_until_ns: Option<i64>,
     silence: HashMap<Key, Heard>,
+    bursts: Option<Bursts>,
     /// The second that was reached; packets of before count at it.
     reached_ns: i64,
     /// The earliest time at which a key may be silent for too long.
@@ -32,6 +34,22 @@ pub(crate) struct RuleState {
     /// The row of the account by interface when it was last read. `None` until its first reading, which reports
     /// nothing, for a rule that joined a run: losses from before are not its concern.
     account: Option<HashMap<String, u64>>,
+}
+
+/// The meters of a rule on bursts. Those of keys without packets go at the end of a second.
+#[derive(Debug)]
+struct Bursts {
+    limits: BurstLimits,
+    meters: HashMap<Key, (BurstMeter, Subject)>,
+}
+
+impl Bursts {
+    fn of(rule: &Rule) -> Option<Bursts> {
+        let condition = rule.condition.filter(|_| rule.source == Source::Burst)?;
+        let Threshold { window_ns, above, .. } = condition.threshold;
+        let (packets, bytes) = if condition.count == Count::Bytes { (0, above) } else { (above, 0) };
+        Some(Bursts { limits: BurstLimits { window_ns, packets, bytes }, meters: HashMap::new() })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +82,8 @@ pub struct RuleCounts {
 
 impl RuleState {
     pub(crate) fn new(number: usize, rule: &Rule) -> RuleState {
-        let windows = rule.condition.map(|condition| {
+        let condition = rule.condition.filter(|_| rule.source != Source::Burst);
+        let windows = condition.map(|condition| {
             let counts_values = matches!(condition.count, Count::Distinct(_));
             Windows::new(condition.threshold, rule.keys_max, counts_values)
         });
@@ -74,6 +93,7 @@ impl RuleState {
             known: HashSet::new(),
             learns_until_ns: None,
             silence: HashMap::new(),
+            bursts: Bursts::of(rule),
             reached_ns: i64::MIN,
             silence_due_ns: i64::MAX,
             limit: LimitState::default(),
@@ -108,6 +128,8 @@ impl RuleState {
                     self.tell(rule, kind, time_ns, key, Some(subject), Some(length_ns), out);
                 }
             }
+            Source::Gap(gap_ns) => self.find_gap(rule, gap_ns, time_ns, subject, out),
+            Source::Burst => self.burst(rule, time_ns, subject, out),
             Source::NewHost => self.meet(rule, time_ns, subject, &[KeyField::Src], out),
             Source::NewPair => self.meet(rule, time_ns, subject, &[KeyField::Pair], out),
             _ => self.count(rule, time_ns, subject, out),
@@ -179,8 +201,88 @@ impl RuleState {
         None
     }
 
+    /// Reports a gap that ends with this packet.
+    fn find_gap(&mut self, rule: &Rule, gap_ns: u64, time_ns: i64, subject: &Subject, out: &mut Outbox) {
+        let key = Key::of(subject, &rule.by);
+        let heard = Heard { last_ns: time_ns, is_silent: false, subject: *subject };
+        let Some(before) = self.silence.get_mut(&key) else {
+            match self.silence.len() < rule.keys_max {
+                true => _ = self.silence.insert(key, heard),
+                false => self.no_room += 1,
+            }
+            return;
+        };
+        let length_ns = time_ns.saturating_sub(before.last_ns).max(0).unsigned_abs();
+        before.last_ns = before.last_ns.max(time_ns);
+        if length_ns > gap_ns {
+            self.tell(rule, EventKind::Seen, time_ns, key, Some(subject), Some(length_ns), out);
+        }
+    }
+
+    /// Counts a packet in the window of its key.
+    fn burst(&mut self, rule: &Rule, time_ns: i64, subject: &Subject, out: &mut Outbox) {
+        let Some(Bursts { limits, meters }) = &mut self.bursts else { return };
+        let key = Key::of(subject, &rule.by);
+        if meters.len() >= rule.keys_max && !meters.contains_key(&key) {
+            self.no_room += 1;
+            return;
+        }
+        let limits = *limits;
+        let (meter, last) = meters.entry(key).or_default();
+        let over = meter.add(&limits, time_ns, subject.packets, subject.bytes);
+        let before = std::mem::replace(last, *subject);
+        if let Some(burst) = over {
+            self.tell_burst(rule, key, &before, &limits, &burst, out);
+        }
+    }
+
+    /// Ends bursts that are over at a time, or all, and forgets keys without packets.
+    fn end_bursts(&mut self, rule: &Rule, now_ns: Option<i64>, out: &mut Outbox) {
+        let Some(Bursts { limits, meters }) = &mut self.bursts else { return };
+        let limits = *limits;
+        let mut over = Vec::new();
+        meters.retain(|key, (meter, subject)| {
+            let burst = match now_ns {
+                Some(now_ns) => meter.advance(&limits, now_ns),
+                None => meter.finish(&limits),
+            };
+            over.extend(burst.map(|burst| (*key, *subject, burst)));
+            !meter.is_idle()
+        });
+        over.sort_unstable_by_key(|(key, _, burst)| (burst.end_ns, *key));
+        for (key, subject, burst) in over {
+            self.tell_burst(rule, key, &subject, &limits, &burst, out);
+        }
+    }
+
+    fn tell_burst(
+        &mut self,
+        rule: &Rule,
+        key: Key,
+        subject: &Subject,
+        limits: &BurstLimits,
+        burst: &Burst,
+        out: &mut Outbox,
+    ) {
+        let value = if limits.bytes > 0 { burst.bytes } else { burst.packets };
+        let happening = Happening {
+            value: Some(value),
+            above: rule.condition.map(|condition| condition.threshold.above),
+            burst: Some((burst, limits.window_ns)),
+            ..Happening::new(EventKind::Seen, burst.end_ns, key, Some(subject))
+        };
+        out.tell(self.number, rule, &mut self.limit, &happening);
+    }
+
+    /// The run ends.
+    pub(crate) fn finish(&mut self, rule: &Rule, out: &mut Outbox) {
+        self.end_bursts(rule, None, out);
+    }
+
     /// Handles a clock that was set back: the memory keeps its age.
     pub(crate) fn set_back(&mut self, step: ClockStep) {
+        // Windows have numbers that count from 1970; the bursts of the old time end unseen.
+        self.bursts.iter_mut().for_each(|bursts| bursts.meters.clear());
         self.windows.iter_mut().for_each(|windows| windows.set_back(step));
         self.silence.values_mut().for_each(|heard| heard.last_ns = step.moved(heard.last_ns));
         if self.silence_due_ns < i64::MAX {
@@ -193,7 +295,9 @@ impl RuleState {
 
     /// Whether time alone can change anything.
     pub(crate) fn is_active(&self) -> bool {
-        self.silence_due_ns < i64::MAX || self.windows.as_ref().is_some_and(Windows::is_active)
+        self.silence_due_ns < i64::MAX
+            || self.windows.as_ref().is_some_and(Windows::is_active)
+            || self.bursts.as_ref().is_some_and(|bursts| !bursts.meters.is_empty())
     }
 
     /// Applies the passing of time: conditions that no longer hold, silences that have lasted.
@@ -205,6 +309,7 @@ impl RuleState {
                 self.tell_turn(rule, EventKind::Cleared, now_ns, &turn, out);
             }
         }
+        self.end_bursts(rule, Some(now_ns), out);
         if let (Source::Silence(silence_ns), true) = (rule.source, self.silence_due_ns <= now_ns) {
             self.find_silent(rule, silence_ns as i64, now_ns, out);
         }
@@ -298,7 +403,10 @@ impl RuleState {
     pub(crate) fn counts(&self, rule: &Rule) -> RuleCounts {
         let (told, swallowed) = self.limit.counts();
         let windows = self.windows.as_ref();
-        let keys = windows.map_or(0, Windows::keys) + self.known.len() + self.silence.len();
+        let keys = windows.map_or(0, Windows::keys)
+            + self.known.len()
+            + self.silence.len()
+            + self.bursts.as_ref().map_or(0, |bursts| bursts.meters.len());
         RuleCounts {
             name: rule.name.clone(),
             matched: self.events,

@@ -453,6 +453,9 @@ impl Watch {
     pub fn finish(&mut self) {
         let Some(clock_ns) = self.clock.now_ns() else { return };
         self.second(clock_ns.max(self.next_ns.saturating_sub(SECOND_NS)), true);
+        for (state, rule) in self.states.iter_mut().zip(&self.program.rules.rules) {
+            state.finish(rule, &mut self.out);
+        }
         for script in &mut self.program.scripts {
             self.out.periods.extend(script.finish());
         }

@@ -56,6 +56,7 @@ static CLASSES: &[StageClass] = &[
     crate::tee::CLASS,
     crate::count::CLASS,
     crate::histogram::CLASS,
+    crate::bursts::CLASS,
     crate::top::CLASS,
     crate::verify::CLASS,
     crate::rtp::CLASS,

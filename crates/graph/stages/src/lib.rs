@@ -20,6 +20,7 @@ mod arrow;
 mod balance;
 mod batches;
 mod bounce;
+mod bursts;
 mod chain;
 mod changed_file;
 mod classes;

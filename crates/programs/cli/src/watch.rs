@@ -38,7 +38,7 @@ Examples:
 A file of rules:
   [[rule]]
   name = \"port-scan\"
-  on = \"flow begun\"                  # packet, flow begun, flow ended, new host, new pair, silence TIME, account lost
+  on = \"flow begun\"                  # packet, flow begun, flow ended, new host, new pair, silence TIME, gap TIME, burst, account lost
   filter = \"tcp\"                     # in the pcap-filter language; or fpl = \"...\"
   by = [\"src\"]                       # counted for each: src, dst, sport, dport, proto, vlan, pair
   count = \"distinct dport\"           # events, packets, bytes, distinct FIELD

@@ -5,6 +5,7 @@ mod support;
 
 mod arrow;
 mod batches;
+mod bursts;
 mod calls;
 mod capture;
 mod collect;
