@@ -103,7 +103,7 @@ pub enum DetectorError {
 /// All signatures of a ruleset. See the [crate](crate) for how.
 #[derive(Debug)]
 pub struct Detector {
-    /// Signatures, those of the action `pass` first.
+    /// Signatures, those of the action `pass` first, then those of `drop`: these find room among the findings.
     signatures: Vec<Signature>,
     patterns: Option<Patterns>,
     /// The signatures of each pattern.
@@ -163,7 +163,11 @@ impl Detector {
             refusals.push(Refusal { line: signature.line, sid: Some(signature.sid), reason });
             false
         });
-        signatures.sort_by_key(|signature| signature.action != Action::Pass);
+        signatures.sort_by_key(|signature| match signature.action {
+            Action::Pass => 0,
+            Action::Drop => 1,
+            Action::Alert | Action::Log => 2,
+        });
         refusals.sort_by_key(|refusal| refusal.line);
         let mut detector = Detector {
             patterns: None,
@@ -220,7 +224,7 @@ impl Detector {
         Ok(())
     }
 
-    /// The signatures, those of the action `pass` first.
+    /// The signatures, those of the action `pass` first, then those of `drop`.
     pub fn signatures(&self) -> &[Signature] {
         &self.signatures
     }
@@ -390,9 +394,11 @@ impl Detector {
                     if let Some((flow, _)) = &mut flow {
                         signature.changes.iter().for_each(|(bit, change)| flow.change(*bit, *change));
                     }
-                    findings += usize::from(!signature.is_silent);
+                    // `noalert` keeps a packet of `drop` from being reported, as in Suricata; it is dropped all the same.
+                    let is_found = !signature.is_silent || signature.action == Action::Drop;
+                    findings += usize::from(is_found);
                     match findings > FINDINGS_MAX {
-                        _ if signature.is_silent => {}
+                        _ if !is_found => {}
                         true => counts.unreported += 1,
                         false => found(Finding { index: number, signature }),
                     }

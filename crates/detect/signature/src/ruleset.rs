@@ -273,7 +273,7 @@ mod tests {
     fn what_is_not_understood_is_refused_by_name() {
         for (text, wanted) in [
             ("alert tcp any any -> any any (content:\"x\"; http_uri; sid:1;)", "`http_uri`"),
-            ("drop tcp any any -> any any (sid:1;)", "write alert"),
+            ("reject tcp any any -> any any (sid:1;)", "`reject` is not supported"),
             ("alert http any any -> any any (sid:1;)", "`http`"),
             ("alert tcp any any -> any any (msg:\"x\";)", "sid is missing"),
             ("alert tcp any any -> any any sid:1;", "parentheses"),

@@ -20,6 +20,8 @@ const PRIORITY_DEFAULT: u32 = 3;
 pub enum Action {
     /// The packet is reported by no signature.
     Pass,
+    /// The packet is reported, and does not go on where packets are forwarded.
+    Drop,
     /// The packet is reported.
     Alert,
     /// The packet goes on, and is not reported.
@@ -229,10 +231,11 @@ fn action(word: &str) -> Result<Action, String> {
         "alert" => Ok(Action::Alert),
         "log" => Ok(Action::Log),
         "pass" => Ok(Action::Pass),
-        "drop" | "reject" | "sdrop" | "block" => {
-            Err(format!("`{word}` stops packets, which are only looked at here: write alert"))
-        }
-        other => Err(format!("unknown action `{}`; expected alert, log or pass", shortened(other))),
+        "drop" => Ok(Action::Drop),
+        "reject" | "sdrop" | "block" => Err(format!(
+            "`{word}` is not supported: drop keeps a packet from being forwarded, and reports it"
+        )),
+        other => Err(format!("unknown action `{}`; expected alert, drop, log or pass", shortened(other))),
     }
 }
 

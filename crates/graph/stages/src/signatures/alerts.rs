@@ -69,8 +69,9 @@ impl AlertFile {
         AlertFile { name: "standard output".to_owned(), file }
     }
 
-    pub(super) fn write(&mut self, alert: &Alert<'_>) -> Result<(), Error> {
-        let line = alert.to_json().to_string() + "\n";
+    /// Writes the line of an alert; `is_blocked` says that its packet is not forwarded.
+    pub(super) fn write(&mut self, alert: &Alert<'_>, is_blocked: bool) -> Result<(), Error> {
+        let line = alert.to_json(is_blocked).to_string() + "\n";
         self.file.write_all(line.as_bytes()).map_err(|error| Error::output(&self.name, error))
     }
 
@@ -80,7 +81,7 @@ impl AlertFile {
 }
 
 impl Alert<'_> {
-    fn to_json(&self) -> Value {
+    fn to_json(&self, is_blocked: bool) -> Value {
         let mut members = Map::new();
         let mut add = |name: &str, value: Value| {
             members.insert(name.to_owned(), value);
@@ -111,7 +112,7 @@ impl Alert<'_> {
             }
         }
         add("proto", self.protocol().into());
-        add("alert", self.signature_json());
+        add("alert", self.signature_json(is_blocked));
         Value::Object(members)
     }
 
@@ -127,10 +128,10 @@ impl Alert<'_> {
         }
     }
 
-    fn signature_json(&self) -> Value {
+    fn signature_json(&self, is_blocked: bool) -> Value {
         let Signature { gid, sid, rev, msg, classtype, priority, references, .. } = self.signature;
         let mut alert = json!({
-            "action": "allowed", "gid": gid, "signature_id": sid, "rev": rev, "signature": msg,
+            "action": if is_blocked { "blocked" } else { "allowed" }, "gid": gid, "signature_id": sid, "rev": rev, "signature": msg,
             "category": classtype, "severity": priority,
         });
         if !references.is_empty() {

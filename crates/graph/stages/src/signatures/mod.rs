@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use tapline_graph::catalog::{
-    Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass,
+    Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass,
 };
-use tapline_graph::{Cell, Out, Packets, Stage, StageStatus, Table, TickContext};
+use tapline_graph::{Cell, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_packet::{BATCH_MAX, Packet, Selection, Timestamp};
@@ -35,8 +35,9 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "packets that match Snort's signatures",
     description: "Signatures in the language of Snort 2.9 and what Snort 3 and Suricata write alike: headers, content with its settings, pcre, flow, flow bits, sizes, \
         numbers in headers and payloads, thresholds (docs/signatures.md). A signature with an option that is not supported is refused by name, and the rest \
-        of the file is used. Packets of alert and log go on; each alert is a line of JSON in the form of Suricata's eve.json. Packets of a \
-        signature of the action pass alert nothing. The result says how often each signature matched, and how often it was reported.",
+        of the file is used. Packets that are reported go to output 0: those of alert, log and drop, within thresholds; each alert is a line of JSON in the form \
+        of Suricata's eve.json. Packets of a signature of the action pass alert nothing. If output 1 is connected, it gets all packets but those of the action \
+        drop, in their order, for a stage that forwards: d :: device(eth0, direction=in) -> s :: signatures(\"local.rules\"); s[1] -> bounce(eth1). The result says how often each signature matched, and how often it was reported.",
     parameters: &[
         Parameter {
             name: "file",
@@ -82,6 +83,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             meaning: "signatures that the result shows",
         },
     ],
+    outputs: Outputs::Many,
     order: Order::All,
     example: "device(eth0) -> signatures(\"local.rules\", variables=\"HOME_NET=10.0.0.0/8\", alerts=\"eve.json\") -> record(\"alerts.pcapng\")",
     access: |arguments, access| {
@@ -127,6 +129,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
             thresholds: Recent::new(room),
             tallies: vec![Tally::default(); detector.signatures().len()],
             alerts,
+            is_inline: false,
         },
         events: if refusals.is_empty() {
             Vec::new()
@@ -136,6 +139,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         detector,
         options: StageSettings::of(site.common).options.clone(),
         set_of: Vec::new(),
+        forwarding: None,
         flows: Recent::new(room),
         n: arguments.number("n") as usize,
     }))
@@ -161,8 +165,28 @@ struct Signatures {
     /// The last bytes of TCP streams, where contents may be spread over packets.
     streams: Option<StreamWindows>,
     reports: Reports,
+    /// Packets of a graph in which packets are forwarded.
+    forwarding: Option<ForwardCounts>,
     events: Vec<String>,
     n: usize,
+}
+
+/// The output of packets that are forwarded.
+const FORWARDED: usize = 1;
+
+/// Packets of a graph in which packets are forwarded.
+#[derive(Clone, Copy, Default)]
+struct ForwardCounts {
+    /// Packets that a signature of the action drop kept from being forwarded.
+    dropped: u64,
+    /// Packets that went to at least one output.
+    passed: u64,
+}
+
+/// Packets of a batch.
+struct Verdicts {
+    reported: [bool; BATCH_MAX],
+    dropped: [bool; BATCH_MAX],
 }
 
 /// The outputs of findings.
@@ -171,6 +195,15 @@ struct Reports {
     /// By the signature's place in the detector.
     tallies: Vec<Tally>,
     alerts: Option<AlertFile>,
+    /// Whether packets of the action drop are kept from being forwarded.
+    is_inline: bool,
+}
+
+/// The fate of a packet.
+#[derive(Clone, Copy, Default)]
+struct Fate {
+    is_reported: bool,
+    is_dropped: bool,
 }
 
 /// Counters of a signature.
@@ -193,13 +226,8 @@ impl Signatures {
         Ok(())
     }
 
-    /// Evaluates the packets of one set of headers; keeps those that go on.
-    fn inspect(
-        &mut self,
-        set: usize,
-        packets: &Packets<'_>,
-        kept: &mut [bool; BATCH_MAX],
-    ) -> Result<(), Error> {
+    /// Evaluates the packets of one set of headers.
+    fn inspect(&mut self, set: usize, packets: &Packets<'_>, verdicts: &mut Verdicts) -> Result<(), Error> {
         let mut selection = packets.selection.clone();
         selection.retain(|index| self.set_of.get(interface_of(packets, index)) == Some(&set));
         let headers = |index: usize| packets.headers(index);
@@ -207,18 +235,19 @@ impl Signatures {
             payload(&headers(index), packets.batch.packet(index).data)
         });
         for index in selection.iter() {
-            kept[index] = self.inspect_packet(index, &headers(index), packets)?;
+            let fate = self.inspect_packet(index, &headers(index), packets)?;
+            (verdicts.reported[index], verdicts.dropped[index]) = (fate.is_reported, fate.is_dropped);
         }
         Ok(())
     }
 
-    /// Whether a packet goes on.
+    /// Evaluates a packet.
     fn inspect_packet(
         &mut self,
         index: usize,
         headers: &Headers,
         packets: &Packets<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<Fate, Error> {
         let packet = packets.batch.packet(index);
         let piece = self.streams.as_mut().and_then(|streams| streams.take(headers, packet));
         let is_suspect = self.detector.is_suspect(index);
@@ -229,11 +258,14 @@ impl Signatures {
         let mut flow = flow.map(|tuple| observe(flows, tuple, headers, packet));
         let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
         let interface = interface.map_or("", |interface| interface.name.as_str());
-        let (mut goes_on, mut result) = (false, Ok(()));
+        let (mut fate, mut result) = (Fate::default(), Ok(()));
         let mut report = |finding: Finding<'_>| {
             let alert = Alert { signature: finding.signature, headers, packet, tuple, interface };
             match reports.take(finding.index, &alert) {
-                Ok(is_reported) => goes_on |= is_reported,
+                Ok(found) => {
+                    fate.is_reported |= found.is_reported;
+                    fate.is_dropped |= found.is_dropped;
+                }
                 Err(error) => result = std::mem::replace(&mut result, Ok(())).and(Err(error)),
             }
         };
@@ -248,22 +280,32 @@ impl Signatures {
         if let (Some(streams), Some(piece)) = (&mut self.streams, piece) {
             streams.put_back(piece);
         }
-        result.map(|()| goes_on)
+        result.map(|()| fate)
     }
 }
 
 impl Reports {
-    /// Counts a finding, and writes its alert. Whether it is reported.
-    fn take(&mut self, index: usize, alert: &Alert<'_>) -> Result<bool, Error> {
+    /// Counts a finding, and writes its alert. `threshold` limits reports alone: what it keeps back is dropped.
+    fn take(&mut self, index: usize, alert: &Alert<'_>) -> Result<Fate, Error> {
+        let Alert { signature, headers, packet, .. } = *alert;
         self.tallies[index].fitted += 1;
-        if !is_reported(&mut self.thresholds, index as u32, alert.signature, alert.headers, alert.packet) {
-            return Ok(false);
+        let mut is_within = |at: usize, limit: Option<&Threshold>| {
+            limit.is_none_or(|limit| {
+                is_counted(&mut self.thresholds, (index as u32, at), limit, headers, packet)
+            })
+        };
+        if !is_within(0, signature.detection_filter.as_ref()) {
+            return Ok(Fate::default());
+        }
+        let is_dropped = signature.action == Action::Drop;
+        if signature.is_silent || !is_within(1, signature.threshold.as_ref()) {
+            return Ok(Fate { is_reported: false, is_dropped });
         }
         self.tallies[index].reported += 1;
-        if let Some(file) = self.alerts.as_mut().filter(|_| alert.signature.action == Action::Alert) {
-            file.write(alert)?;
+        if let Some(file) = self.alerts.as_mut().filter(|_| signature.action != Action::Log) {
+            file.write(alert, is_dropped && self.is_inline)?;
         }
-        Ok(true)
+        Ok(Fate { is_reported: true, is_dropped })
     }
 }
 
@@ -295,21 +337,17 @@ fn observe<'f>(
     (flow, direction)
 }
 
-fn is_reported(
+/// Counts a packet under a limit; `index` and `at` are the places of the signature and of its limit.
+fn is_counted(
     thresholds: &mut Recent<(u32, IpAddr), [ThresholdState; 2]>,
-    index: u32,
-    signature: &Signature,
+    (index, at): (u32, usize),
+    limit: &Threshold,
     headers: &Headers,
     packet: Packet<'_>,
 ) -> bool {
-    let limits = [signature.detection_filter.as_ref(), signature.threshold.as_ref()];
     let Some((source, destination)) = headers.addresses(packet.data) else { return true };
-    let time = packet.meta.timestamp;
-    let mut passes = |at: usize, threshold: &Threshold| {
-        let address = if threshold.track == Track::Source { source } else { destination };
-        thresholds.of((index, address), Default::default)[at].count(threshold, time)
-    };
-    limits.into_iter().enumerate().all(|(at, limit)| limit.is_none_or(|limit| passes(at, limit)))
+    let address = if limit.track == Track::Source { source } else { destination };
+    thresholds.of((index, address), Default::default)[at].count(limit, packet.meta.timestamp)
 }
 
 fn tcp_flags(headers: &Headers, packet: Packet<'_>) -> Option<u8> {
@@ -335,14 +373,31 @@ impl Stage for Signatures {
             packets.selection = Selection::none();
             return Err(error);
         }
-        let (mut kept, mut result) = ([false; BATCH_MAX], Ok(()));
+        let is_inline = out.connected().any(|output| output == FORWARDED);
+        self.reports.is_inline = is_inline;
+        let mut verdicts = Verdicts { reported: [false; BATCH_MAX], dropped: [false; BATCH_MAX] };
+        let mut result = Ok(());
         // Sets have numbers from 0 on, one for each link type.
         let sets = self.set_of.iter().max().map_or(0, |last| last + 1);
         for set in 0..sets {
-            result = result.and(self.inspect(set, packets, &mut kept));
+            result = result.and(self.inspect(set, packets, &mut verdicts));
         }
-        packets.selection.retain(|index| kept[index]);
+        let Verdicts { reported, dropped } = verdicts;
+        if is_inline {
+            let counts = self.forwarding.get_or_insert_default();
+            let mut forwarded = packets.clone();
+            forwarded.selection.retain(|index| !dropped[index]);
+            counts.dropped += (packets.len() - forwarded.len()) as u64;
+            counts.passed +=
+                packets.selection.iter().filter(|&at| reported[at] || !dropped[at]).count() as u64;
+            result = result.and(out.pass_to(FORWARDED, &mut forwarded));
+        }
+        packets.selection.retain(|index| reported[index]);
         result.and(out.pass(packets))
+    }
+
+    fn counters(&self) -> StageCounters {
+        StageCounters { matched: self.forwarding.map(|counts| counts.passed), ..StageCounters::default() }
     }
 
     fn idle(&mut self) -> Result<(), Error> {
@@ -392,6 +447,9 @@ impl Stage for Signatures {
         tell("passed", counts.passed);
         tell("unreported", counts.unreported);
         tell("flows_forgotten", self.flows.forgotten());
+        if let Some(counts) = self.forwarding {
+            tell("dropped", counts.dropped);
+        }
     }
 
     fn merge(&mut self, other: &dyn Any) {

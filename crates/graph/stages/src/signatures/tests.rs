@@ -61,6 +61,44 @@ fn alerts_are_lines_and_their_packets_go_on() {
 }
 
 #[test]
+fn dropped_packets_are_not_forwarded() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let (path, alerts) = (folder.path().join("x.rules"), folder.path().join("eve.json"));
+    let rules = r#"
+        drop tcp any any -> any any (content:"bad"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)
+        alert tcp any any -> any any (content:"odd"; sid:2;)
+        pass tcp any any -> any any (content:"good"; sid:3;)
+        drop tcp any any -> any any (content:"quiet"; flowbits:set,seen; flowbits:noalert; sid:4;)
+    "#;
+    std::fs::write(&path, rules).expect("there is room");
+    let payloads: [&[u8]; 7] = [b"plain", b"odd", b"bad", b"bad again", b"good bad", b"quiet", b"odd bad"];
+    let frames = payloads.map(|payload| tcp(40_000, 80, 0x18, payload));
+    let stage = format!("s :: signatures({path:?}, alerts={alerts:?})");
+    let mut inline =
+        Trial::graph(&format!("{stage}; file(\"in\") -> s; s[0] -> json; s[1] -> json")).expect("a graph");
+    inline.push_frames(&frames);
+    inline.finish();
+    inline.assert_balanced();
+    let at = |places: &[usize]| places.iter().map(|at| frames[*at].clone()).collect::<Vec<_>>();
+    let arrived = |trial: &Trial, end: usize| -> Vec<Vec<u8>> {
+        trial.arrived_at(end).into_iter().map(|packet| packet.data).collect()
+    };
+    assert_eq!(arrived(&inline, 0), at(&[1, 2, 6]));
+    assert_eq!(arrived(&inline, 1), at(&[0, 1, 4]));
+    // The threshold keeps a report back, and `noalert` another.
+    assert_eq!(inline.refused_and_held("s"), (2, 0));
+    let actions: Vec<String> =
+        lines(&alerts).iter().map(|line| line["alert"]["action"].to_string()).collect();
+    assert_eq!(actions, ["allowed", "blocked", "allowed"].map(|action| format!("\"{action}\"")));
+    // Where nothing is forwarded, drop is alert.
+    let mut looking = trial(folder.path(), rules, &format!(", alerts={alerts:?}")).expect("a graph");
+    looking.push_frames(&frames);
+    looking.finish();
+    assert_eq!(looking.data(), at(&[1, 2, 6]));
+    assert!(lines(&alerts).iter().all(|line| line["alert"]["action"] == "allowed"));
+}
+
+#[test]
 fn thresholds_limit_the_reports_of_an_address() {
     let folder = tempfile::tempdir().expect("there is room");
     let rules = "alert tcp any any -> any any (content:\"x\"; threshold:type limit, track by_src, count 2, seconds 60; sid:1;)";

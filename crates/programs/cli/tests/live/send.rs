@@ -395,3 +395,37 @@ fn sending_is_refused_on_unowned_networks() {
         .failed_saying(&["go round"]);
     run(&["-e", &format!("device({NEAR}) -> reflect")]).succeeded();
 }
+
+/// Signatures of the action drop, between two hosts: their packets do not arrive, all others do, in their order.
+#[test]
+fn signatures_keep_packets_from_being_forwarded() {
+    if !namespaces_or_skip("signatures_keep_packets_from_being_forwarded") {
+        return;
+    }
+    let chain = Chain::new(false);
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (rules, alerts, arrived) = (path("x.rules"), path("eve.json"), path("right.pcap"));
+    let text = "drop udp any 1002 -> any any (msg:\"no\"; sid:1;)\nalert udp any 1004 -> any any (msg:\"odd\"; sid:2;)\n";
+    std::fs::write(&rules, text).unwrap();
+    let graph = format!(
+        "device(left0, direction=in) -> s :: signatures({rules:?}, alerts={alerts:?}); s[1] -> b :: bounce(right0)"
+    );
+    let inline = chain.graph(1, &["-e", &graph]);
+    let listener = capture(&chain.right, "r0", &arrived);
+    let frames: Vec<Vec<u8>> = (0..700).map(|n| udp_frame(n % 7, n)).collect();
+    let mut sender = Sender::open(Some(chain.left.name()), "l0").unwrap();
+    sender.send(&frames, frames.len() as u64, Pace::PerSecond(5000)).unwrap();
+    wait_for("packets at the middle", || counter(&chain.middle, "left0") >= 700);
+    inline.wait_until_idle();
+    let account = inline.interrupt().succeeded().account();
+    wait_for("packets at the right", || counter(&chain.right, "r0") >= 600);
+    listener.interrupt().succeeded();
+    let expected: Vec<Vec<u8>> =
+        frames.iter().enumerate().filter(|(n, _)| n % 7 != 2).map(|(_, frame)| frame.clone()).collect();
+    assert_eq!(sent(&account, "b"), 600);
+    assert_eq!(bytes_of(packets_of(&arrived)), expected);
+    let lines = std::fs::read_to_string(&alerts).unwrap();
+    let with = |word: &str| lines.lines().filter(|line| line.contains(word)).count();
+    assert_eq!((with("\"blocked\""), with("\"allowed\"")), (100, 100));
+}
