@@ -69,11 +69,20 @@ pub struct Actions {
     pub sample: Option<Share>,
     /// Whether further rules are asked.
     pub goes_on: bool,
+    /// Whether the flow of a packet gets an exact rule with the other actions.
+    pub learns: bool,
+    /// Seconds without a packet after which an exact rule ends; 0 as the file says.
+    pub idle_s: u32,
 }
 
 impl Actions {
     /// Packets pass, and no further rule is asked.
-    pub const PASS: Actions = Actions { outputs: Outputs::PASS, sample: None, goes_on: false };
+    pub const PASS: Actions = Actions::to(Outputs::PASS);
+
+    /// All packets go to these outputs, and no further rule is asked.
+    pub const fn to(outputs: Outputs) -> Actions {
+        Actions { outputs, sample: None, goes_on: false, learns: false, idle_s: 0 }
+    }
 
     /// The outputs of the packet with this number among those of the rule.
     #[inline]

@@ -3,7 +3,7 @@
 //! ```text
 //! slots    [ tag | number ][ tag | number ][ empty ] ...      8 bytes each, 1.5 to 3 of them for each rule
 //!                     |
-//! rules    [ key | directions | actions | packets | bytes ]   32 bytes (IPv4), 56 (IPv6)
+//! rules    [ key | directions | actions | packets | bytes | last ]   40 bytes (IPv4), 64 (IPv6)
 //! key      lower end: address, port | higher end: address, port | protocol
 //! ```
 //!
@@ -13,7 +13,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tapline_packet::{BATCH_MAX, FiveTuple};
 
@@ -113,11 +113,19 @@ struct Entry<const K: usize> {
     key: [u8; K],
     directions: u8,
     actions: u16,
-    packets: AtomicU64,
-    bytes: AtomicU64,
+    uses: Uses,
 }
 
-const _: () = assert!(size_of::<Entry<V4>>() == 32 && size_of::<Entry<V6>>() == 56);
+/// Use of a rule.
+#[derive(Debug, Default)]
+struct Uses {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    /// Second of the last packet since 1970; 0 before the first, [`ExactTable::PURGED`] once it was idle for too long.
+    last_s: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Entry<V4>>() == 40 && size_of::<Entry<V6>>() == 64);
 
 /// Rules of one IP version.
 #[derive(Debug, Default)]
@@ -186,6 +194,23 @@ impl<const K: usize> Rules<K> {
 
     fn resize(&mut self, hash_of: impl Fn(&[u8]) -> u64, slots: usize) {
         self.slots = vec![0; slots];
+        self.file_all(hash_of);
+    }
+
+    /// Takes memory for so many rules.
+    fn reserve(&mut self, rules: usize) {
+        self.slots = vec![0; slots_for(rules)];
+        self.entries.reserve_exact(rules);
+    }
+
+    /// Keeps rules by their lists of actions and their last second. No memory is returned.
+    fn retain(&mut self, hash_of: impl Fn(&[u8]) -> u64, keep: &mut dyn FnMut(u16, u32) -> bool) {
+        self.entries.retain(|entry| keep(entry.actions, entry.uses.last_s.load(Ordering::Relaxed)));
+        self.slots.fill(0);
+        self.file_all(hash_of);
+    }
+
+    fn file_all(&mut self, hash_of: impl Fn(&[u8]) -> u64) {
         for number in 0..self.entries.len() {
             self.file(hash_of(&self.entries[number].key), number as u32);
         }
@@ -227,6 +252,9 @@ impl Default for ExactTable {
 const CACHED_MAX: usize = 1 << 14;
 
 impl ExactTable {
+    /// The last second of a rule that was idle for too long.
+    pub const PURGED: u32 = u32::MAX;
+
     /// Number of rules.
     pub fn len(&self) -> usize {
         self.v4.entries.len() + self.v6.entries.len()
@@ -256,17 +284,49 @@ impl ExactTable {
         let Some(Flow { key, directions }) = Flow::of(&rule.tuple) else { return Ok(()) };
         let directions = if rule.is_both { Directions::BOTH.0 } else { directions.0 };
         let (seed, actions) = (self.seed, rule.actions);
-        let (packets, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        let uses = Uses::default();
         match key {
             Key::V4(key) => {
-                let entry = Entry { key, directions, actions, packets, bytes };
+                let entry = Entry { key, directions, actions, uses };
                 self.v4.insert(|key| hash(key, seed), entry)
             }
             Key::V6(key) => {
-                let entry = Entry { key, directions, actions, packets, bytes };
+                let entry = Entry { key, directions, actions, uses };
                 self.v6.insert(|key| hash(key, seed), entry).map_err(|other| other | OF_V6)
             }
         }
+    }
+
+    /// Takes memory for so many rules, of either version of IP.
+    pub(crate) fn reserve(&mut self, rules: usize) {
+        self.v4.reserve(rules);
+        self.v6.reserve(rules);
+    }
+
+    /// Keeps rules by their lists of actions and their last second; the numbers of rules change.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u16, u32) -> bool) {
+        let seed = self.seed;
+        self.v4.retain(|key| hash(key, seed), &mut keep);
+        self.v6.retain(|key| hash(key, seed), &mut keep);
+    }
+
+    /// Puts a rule that was purged to use again, with other actions; whether it was purged.
+    pub(crate) fn renew(&mut self, number: u32, actions: u16) -> bool {
+        if self.uses(number).last_s.load(Ordering::Relaxed) != ExactTable::PURGED {
+            return false;
+        }
+        let at = (number & !OF_V6) as usize;
+        if number & OF_V6 == 0 {
+            (self.v4.entries[at].actions, self.v4.entries[at].uses) = (actions, Uses::default());
+        } else {
+            (self.v6.entries[at].actions, self.v6.entries[at].uses) = (actions, Uses::default());
+        }
+        true
+    }
+
+    /// The number of the rule for a packet.
+    pub(crate) fn number_of(&self, tuple: &FiveTuple) -> Option<u32> {
+        Flow::of(tuple).and_then(|flow| self.find(&flow))
     }
 
     /// Returns memory that was reserved for more rules.
@@ -326,23 +386,62 @@ impl ExactTable {
     /// Counts a packet of a rule, and gives the number of packets before it. With `is_shared` other threads count too.
     #[inline]
     pub fn count(&self, number: u32, bytes: u64, is_shared: bool) -> u64 {
-        let (packets, sum) = self.counters(number);
-        crate::set::count(packets, sum, bytes, is_shared)
+        let uses = self.uses(number);
+        crate::set::count(&uses.packets, &uses.bytes, bytes, is_shared)
     }
 
-    fn counters(&self, number: u32) -> (&AtomicU64, &AtomicU64) {
+    #[inline]
+    fn uses(&self, number: u32) -> &Uses {
         if number & OF_V6 == 0 {
-            let entry = &self.v4.entries[number as usize];
-            (&entry.packets, &entry.bytes)
+            &self.v4.entries[number as usize].uses
         } else {
-            let entry = &self.v6.entries[(number & !OF_V6) as usize];
-            (&entry.packets, &entry.bytes)
+            &self.v6.entries[(number & !OF_V6) as usize].uses
         }
+    }
+
+    /// Notes that a packet met a rule in a second; whether the rule holds. After more than `idle_s` seconds without a
+    /// packet it ends for good; 0 is for ever. A rule that has met none is idle since `began_s`.
+    #[inline]
+    pub fn meet(&self, number: u32, time_s: u32, idle_s: u32, began_s: u32) -> bool {
+        let last = &self.uses(number).last_s;
+        let last_s = last.load(Ordering::Relaxed);
+        if last_s == ExactTable::PURGED {
+            return false;
+        }
+        if idle_s > 0 && is_over(last_s, time_s, idle_s, began_s) {
+            last.store(ExactTable::PURGED, Ordering::Relaxed);
+            return false;
+        }
+        if time_s > last_s {
+            last.store(time_s, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// The second of the last packet of a rule; `None` before the first.
+    pub fn last_s(&self, number: u32) -> Option<u32> {
+        let last_s = self.uses(number).last_s.load(Ordering::Relaxed);
+        Some(last_s).filter(|last_s| *last_s != 0)
+    }
+
+    /// Takes the last second of the same rule in an earlier table, unless the rule has met a packet since.
+    pub(crate) fn take_last_s(&self, number: u32, last_s: Option<u32>) {
+        let Some(last_s) = last_s.filter(|last_s| *last_s != ExactTable::PURGED) else { return };
+        let last = &self.uses(number).last_s;
+        if last.load(Ordering::Relaxed) == 0 {
+            last.store(last_s, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a rule was idle for more than `idle_s` seconds.
+    pub(crate) fn is_purged(&self, number: u32, now_s: u32, idle_s: u32, began_s: u32) -> bool {
+        let last_s = self.uses(number).last_s.load(Ordering::Relaxed);
+        last_s == ExactTable::PURGED || idle_s > 0 && is_over(last_s, now_s, idle_s, began_s)
     }
 
     /// Packets and bytes of a rule.
     pub fn counts(&self, number: u32) -> Counts {
-        let (packets, bytes) = self.counters(number);
+        let Uses { packets, bytes, .. } = self.uses(number);
         Counts { packets: packets.load(Ordering::Relaxed), bytes: bytes.load(Ordering::Relaxed) }
     }
 
@@ -414,6 +513,12 @@ impl<const K: usize> Entry<K> {
     }
 }
 
+/// Whether a rule with this last second is idle for too long; one without packets is so since `began_s`, if known.
+fn is_over(last_s: u32, now_s: u32, idle_s: u32, began_s: u32) -> bool {
+    let since_s = if last_s == 0 { began_s } else { last_s };
+    since_s > 0 && now_s > since_s.saturating_add(idle_s)
+}
+
 /// Flows of a batch that are to be looked up.
 #[derive(Debug)]
 pub struct Probes(Vec<Probe>);
@@ -466,76 +571,4 @@ fn fold(a: u64, b: u64) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-
-    /// A rule by chance, of few hosts and ports so that many are alike.
-    fn rule(chance: &mut u64, kinds: u64) -> ExactRule {
-        let mut below = |bound: u64| {
-            *chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (*chance >> 33) % bound
-        };
-        let is_v4 = below(2) == 0;
-        let mut address = || {
-            let host = below(kinds) as u16;
-            match is_v4 {
-                true => IpAddr::from([10, 0, (host >> 8) as u8, host as u8]),
-                false => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host]),
-            }
-        };
-        let (src, dst) = (address(), address());
-        let (src_port, dst_port) = (below(3) as u16, below(3) as u16);
-        let protocol = if below(2) == 0 { 6 } else { 17 };
-        let tuple = FiveTuple { src, dst, protocol, src_port, dst_port };
-        ExactRule { tuple, is_both: below(2) == 0, actions: below(4) as u16 }
-    }
-
-    #[test]
-    fn the_table_finds_what_a_map_of_directions_finds() {
-        let mut chance = 1;
-        let (mut table, mut map) = (ExactTable::default(), HashMap::new());
-        for _ in 0..20_000 {
-            let rule = rule(&mut chance, 60);
-            let ways = [Some(rule.tuple), rule.is_both.then(|| rule.tuple.reversed())];
-            let is_free = ways.iter().flatten().all(|way| !map.contains_key(way));
-            assert_eq!(table.insert(&rule).is_ok(), is_free, "{rule:?}");
-            if is_free {
-                map.extend(ways.iter().flatten().map(|way| (*way, rule.actions)));
-            }
-        }
-        assert!(table.len() > 5_000);
-        let mut probes = Probes::default();
-        for _ in 0..400 {
-            let asked: Vec<FiveTuple> = (0..256).map(|_| rule(&mut chance, 70).tuple).collect();
-            probes.clear();
-            let flows = asked.iter().filter_map(Flow::of).enumerate();
-            flows.for_each(|(packet, flow)| probes.add(packet, flow));
-            let mut answers = Vec::new();
-            table.find_all(&mut probes, |packet, number| {
-                answers.push((packet, number.map(|number| table.actions(number))))
-            });
-            let expected: Vec<_> = asked.iter().map(|tuple| map.get(tuple).copied()).enumerate().collect();
-            assert_eq!(answers, expected);
-        }
-        for number in table.numbers() {
-            let rule = table.rule(number);
-            assert_eq!(table.same_in(number, &table), Some(number), "{rule:?}");
-        }
-    }
-
-    #[test]
-    fn a_million_rules_have_the_documented_size() {
-        let mut table = ExactTable::default();
-        for number in 0..1_000_000_u32 {
-            let src = IpAddr::from((0x0a00_0000 + number).to_be_bytes());
-            let tuple =
-                FiveTuple { src, dst: IpAddr::from([192, 0, 2, 1]), protocol: 6, src_port: 9, dst_port: 80 };
-            table.insert(&ExactRule { tuple, is_both: true, actions: 0 }).expect("each is new");
-        }
-        table.shrink();
-        let bytes = table.memory() / table.len();
-        assert!((44..=56).contains(&bytes), "{bytes} bytes a rule");
-    }
-}
+mod tests;

@@ -5,6 +5,8 @@
 //!
 //! packet: filter -> exact rules (one lookup) -> list, in order -> sample -> default
 //!                          \----------------------\--> Outputs, or nowhere
+//!
+//! a rule with `learn` --> Learned: exact rules of a worker, bounded
 //! ```
 //!
 //! `docs/rules.md` has the language. The crate knows nothing of graphs: it parses, looks up and counts; a stage asks
@@ -13,11 +15,13 @@
 
 mod action;
 mod exact;
+mod learned;
 mod parse;
 mod set;
 mod text;
 
 pub use action::{Actions, Outputs, Share};
 pub use exact::{Directions, ExactRule, ExactTable, Flow, Probes};
+pub use learned::{Learned, Teacher};
 pub use parse::{EXACT_MAX, LINE_MAX, LIST_MAX, ListRule, OUTPUTS_MAX, REFLECT, RuleFile, parse};
-pub use set::{Counts, Decision, ListTotals, Report, RuleSet};
+pub use set::{Counts, Decision, LearnedTotals, ListTotals, Report, RuleSet};

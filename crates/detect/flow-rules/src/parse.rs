@@ -4,6 +4,7 @@
 //! line := [ statement ] [ "#" comment ]
 //! statement := "filter" filter | "flow" protocol end ( "->" | "<->" ) end "=>" actions
 //!            | "rule" [ name ] ":" filter "=>" actions | "sample" share | "default" actions
+//!            | "idle" time | "learn" number
 //! ```
 //!
 //! One pass; each word knows its place in the text, so that errors show it.
@@ -29,6 +30,10 @@ pub const LINE_MAX: usize = 4096;
 /// The name of the output that `reflect` leads to.
 pub const REFLECT: &str = "reflect";
 
+/// Learned flows of a worker, unless the file says, and the most that it may say.
+pub(crate) const LEARNED: usize = 65_536;
+const LEARNED_MAX: u64 = 1 << 20;
+
 /// The most lists of actions: a rule's is a number of 16 bits.
 const ACTIONS_MAX: usize = u16::MAX as usize;
 
@@ -51,6 +56,23 @@ pub struct RuleFile {
     pub default: Actions,
     /// The names of outputs: the first is output 1.
     pub outputs: Vec<String>,
+    /// Seconds without a packet after which an exact rule ends that does not say; 0 for never.
+    pub idle_s: u32,
+    /// The most flows that a worker learns.
+    pub learn_max: usize,
+}
+
+impl RuleFile {
+    /// Seconds without a packet after which an exact rule with these actions ends; 0 for never.
+    #[inline]
+    pub fn idle_of(&self, actions: &Actions) -> u32 {
+        if actions.idle_s > 0 { actions.idle_s } else { self.idle_s }
+    }
+
+    /// Whether a rule teaches flows.
+    pub fn learns(&self) -> bool {
+        self.default.learns || self.list.iter().any(|rule| rule.actions.learns)
+    }
 }
 
 /// A rule of the list.
@@ -90,6 +112,8 @@ pub fn parse(text: &str, outputs: &[String]) -> Result<RuleFile, Error> {
             sample: None,
             default: Actions::PASS,
             outputs: outputs.to_vec(),
+            idle_s: 0,
+            learn_max: LEARNED,
         },
         starts: HashMap::new(),
         known: HashMap::new(),
@@ -213,12 +237,22 @@ impl<'t> Parser<'t> {
             "filter" => self.filter(span, line),
             "sample" => self.sample(span, line),
             "default" => self.default(span, line),
+            "idle" => {
+                self.once("idle", span)?;
+                self.file.idle_s = idle(&mut line)?;
+                nothing_more(line)
+            }
+            "learn" => {
+                self.once("learn", span)?;
+                self.file.learn_max = learn_max(&mut line)?;
+                nothing_more(line)
+            }
             _ if word == "rule" || word.starts_with("rule:") => {
                 line.at = span.start + "rule".len();
                 self.rule(span, line)
             }
             _ => Err(Error::at(span, format!("`{word}` begins no statement"))
-                .hint("filter, flow, rule, sample or default")),
+                .hint("filter, flow, rule, sample, default, idle or learn")),
         }
     }
 
@@ -248,6 +282,7 @@ impl<'t> Parser<'t> {
     fn default(&mut self, span: Span, rest: Words<'t>) -> Result<(), Error> {
         self.once("default", span)?;
         let actions = self.actions(rest)?;
+        ensure_taught(&actions, rest)?;
         if actions.goes_on {
             return Err(Error::at(rest.trimmed().span(), "no rule may follow the default")
                 .hint("pass, drop, to NAME, reflect"));
@@ -277,6 +312,7 @@ impl<'t> Parser<'t> {
             rest.until("=>").ok_or_else(|| Error::at(rest.trimmed().span(), "expected `=>`").hint(form))?;
         let filter = checked_filter(filter)?;
         let actions = self.actions(rest)?;
+        ensure_taught(&actions, rest)?;
         self.file.list.push(ListRule { line: self.number, name: name.rest().to_owned(), filter, actions });
         Ok(())
     }
@@ -305,6 +341,10 @@ impl<'t> Parser<'t> {
             return Err(Error::at(place, "expected `=>`").hint(form));
         }
         let actions = self.actions(rest)?;
+        if actions.learns {
+            return Err(Error::at(rest.trimmed().span(), "an exact rule has one flow, and learns no other")
+                .hint("learn is for rules of the list and the default"));
+        }
         let actions = self.number_of(actions, rest)?;
         let tuple =
             FiveTuple { src: src.ip(), dst: dst.ip(), protocol, src_port: src.port(), dst_port: dst.port() };
@@ -358,6 +398,8 @@ impl<'t> Parser<'t> {
                 given.goes_on = true;
             }
             "sample" => given.sample = Some(share(&mut words)?),
+            "learn" => given.learns = true,
+            "idle" => given.idle_s = idle(&mut words)?,
             "reflect" => given.outputs = given.outputs.and(self.output(REFLECT, span)?),
             "to" => {
                 let (name, span) = words.word();
@@ -370,7 +412,7 @@ impl<'t> Parser<'t> {
                     format!("`{word}` is not an action")
                 };
                 return Err(Error::at(span, message)
-                    .hint("pass, drop, count, sample K/M, reflect, to NAME, go on, stop"));
+                    .hint("pass, drop, count, sample K/M, reflect, to NAME, go on, stop, learn, idle TIME"));
             }
         }
         nothing_more(words)
@@ -397,11 +439,13 @@ struct Given {
     is_count: bool,
     goes_on: bool,
     stops: bool,
+    learns: bool,
+    idle_s: u32,
 }
 
 impl Given {
     fn actions(self, span: Span) -> Result<Actions, Error> {
-        let Given { mut outputs, sample, is_drop, is_count, goes_on, stops } = self;
+        let Given { mut outputs, sample, is_drop, is_count, goes_on, stops, learns, idle_s } = self;
         let fault = |message: &str, hint: &str| Err(Error::at(span, message).hint(hint));
         if is_drop && (!outputs.is_empty() || sample.is_some() || goes_on) {
             return fault("a packet that is dropped goes nowhere", "drop alone, or with count");
@@ -422,8 +466,37 @@ impl Given {
         if is_alone && sample.is_some() {
             outputs = Outputs::PASS;
         }
-        Ok(Actions { outputs, sample, goes_on: goes_on || (outputs.is_empty() && !is_drop) })
+        let goes_on = goes_on || (outputs.is_empty() && !is_drop);
+        Ok(Actions { outputs, sample, goes_on, learns, idle_s })
     }
+}
+
+/// Refuses a time of idleness where no exact rule could have it.
+fn ensure_taught(actions: &Actions, rest: Words<'_>) -> Result<(), Error> {
+    if actions.idle_s == 0 || actions.learns {
+        return Ok(());
+    }
+    Err(Error::at(rest.trimmed().span(), "idle is for exact rules, and for flows that a rule learns")
+        .hint("drop, learn, idle 5m"))
+}
+
+/// A time of whole seconds, one or more.
+fn idle(words: &mut Words<'_>) -> Result<u32, Error> {
+    let (word, span) = words.word();
+    let seconds =
+        units::nanoseconds(word).ok().filter(|ns| ns % 1_000_000_000 == 0).map(|ns| ns / 1_000_000_000);
+    let seconds = seconds.and_then(|seconds| u32::try_from(seconds).ok()).filter(|seconds| *seconds > 0);
+    seconds.ok_or_else(|| Error::at(span, format!("`{word}` is not a time of whole seconds")).hint("idle 5m"))
+}
+
+/// The most flows that a worker learns.
+fn learn_max(words: &mut Words<'_>) -> Result<usize, Error> {
+    let (word, span) = words.word();
+    let flows = units::count(word).ok().filter(|flows| (1..=LEARNED_MAX).contains(flows));
+    flows.map(|flows| flows as usize).ok_or_else(|| {
+        Error::at(span, format!("`{word}` is not a number of flows"))
+            .hint(format!("learn 10000; at most {LEARNED_MAX}"))
+    })
 }
 
 fn nothing_more(mut rest: Words<'_>) -> Result<(), Error> {

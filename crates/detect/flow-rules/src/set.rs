@@ -1,7 +1,7 @@
 //! Rules with their counters, shared by the workers that obey them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::action::{Actions, Outputs};
@@ -99,6 +99,25 @@ pub struct Report {
     pub totals: ListTotals,
     /// Counts of each exact rule that has counted a packet, by its number.
     pub exact: Vec<(u32, Counts)>,
+    /// Exact rules that were idle for too long.
+    pub purged: u64,
+    /// Flows that were learned.
+    pub learned: LearnedTotals,
+    /// The second of the newest packet, since 1970; 0 before the first.
+    pub now_s: u32,
+}
+
+/// Counts of flows that were learned, of all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LearnedTotals {
+    /// Flows at present.
+    pub flows: u64,
+    /// Flows that made room, as they were idle for too long.
+    pub forgotten: u64,
+    /// Packets whose flow found no room.
+    pub refused: u64,
+    /// Packets of these flows.
+    pub counts: Counts,
 }
 
 /// Rules with their counters. Workers share one; a changed file makes another.
@@ -111,10 +130,23 @@ pub struct RuleSet {
     sampled: Counter,
     unsampled: Counter,
     default: Counter,
+    learned: LearnedCounters,
+    /// The seconds of the first batch and of the newest packet, since 1970; 0 before the first.
+    began_s: AtomicU32,
+    newest_s: AtomicU32,
     /// The rules before these. Workers may still count there.
     previous: Mutex<Option<Arc<RuleSet>>>,
     /// Counts of the rules before these, once no worker counts there any more.
     carried: OnceLock<Carried>,
+}
+
+/// Counters of flows that were learned.
+#[derive(Debug, Default)]
+struct LearnedCounters {
+    learned: AtomicU64,
+    forgotten: AtomicU64,
+    refused: AtomicU64,
+    packets: Counter,
 }
 
 /// Counts from earlier rules.
@@ -128,6 +160,7 @@ struct Carried {
 /// Salts of samples, so that neighbours do not choose alike.
 const OF_EXACT: u64 = 1 << 32;
 const OF_SAMPLE: u64 = 2 << 32;
+const OF_LEARNED: u64 = 3 << 32;
 
 impl RuleSet {
     /// Rules of a file; `is_shared` if several threads obey them.
@@ -141,6 +174,9 @@ impl RuleSet {
             sampled: Counter::default(),
             unsampled: Counter::default(),
             default: Counter::default(),
+            learned: LearnedCounters::default(),
+            began_s: AtomicU32::new(0),
+            newest_s: AtomicU32::new(0),
             previous: Mutex::new(None),
             carried: OnceLock::new(),
         }
@@ -148,7 +184,23 @@ impl RuleSet {
 
     /// As [`new`](Self::new), after other rules: the counts of a rule that stays go on.
     pub fn after(file: RuleFile, is_shared: bool, previous: Arc<RuleSet>) -> RuleSet {
-        RuleSet { previous: Mutex::new(Some(previous)), ..RuleSet::new(file, is_shared) }
+        let now_s = previous.newest_s.load(Ordering::Relaxed);
+        RuleSet {
+            began_s: AtomicU32::new(now_s),
+            newest_s: AtomicU32::new(now_s),
+            previous: Mutex::new(Some(previous)),
+            ..RuleSet::new(file, is_shared)
+        }
+    }
+
+    /// Notes the second of the newest packet of a batch.
+    pub fn see(&self, time_s: u32) {
+        if self.began_s.load(Ordering::Relaxed) == 0 {
+            self.began_s.store(time_s, Ordering::Relaxed);
+        }
+        if time_s > self.newest_s.load(Ordering::Relaxed) {
+            self.newest_s.store(time_s, Ordering::Relaxed);
+        }
     }
 
     /// The rules.
@@ -162,12 +214,43 @@ impl RuleSet {
         self.refused.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A packet of an exact rule.
+    /// A packet of an exact rule, in a second; a rule that was idle for too long decides nothing.
     #[inline]
-    pub fn obey_exact(&self, rule: u32, bytes: u64, decision: &mut Decision) {
-        let number = self.file.exact.count(rule, bytes, self.is_shared);
+    pub fn obey_exact(&self, rule: u32, bytes: u64, time_s: u32, decision: &mut Decision) {
         let actions = &self.file.actions[usize::from(self.file.exact.actions(rule))];
+        let idle_s = self.file.idle_of(actions);
+        if !self.file.exact.meet(rule, time_s, idle_s, self.began_s.load(Ordering::Relaxed)) {
+            return;
+        }
+        let number = self.file.exact.count(rule, bytes, self.is_shared);
         decision.obey(actions, number, OF_EXACT | u64::from(rule));
+    }
+
+    /// A packet of a flow that was learned; `place` is its number in the flow, with its bytes.
+    pub(crate) fn obey_learned(
+        &self,
+        number: u32,
+        actions: &Actions,
+        (place, bytes): (u64, u64),
+        decision: &mut Decision,
+    ) {
+        self.learned.packets.count(bytes, self.is_shared);
+        decision.obey(actions, place, OF_LEARNED | u64::from(number));
+    }
+
+    /// Counts flows that were learned.
+    pub(crate) fn note_learned(&self, flows: u64) {
+        self.learned.learned.fetch_add(flows, Ordering::Relaxed);
+    }
+
+    /// Counts learned flows that made room.
+    pub(crate) fn note_forgotten(&self, flows: u64) {
+        self.learned.forgotten.fetch_add(flows, Ordering::Relaxed);
+    }
+
+    /// Counts a packet whose flow found no room.
+    pub(crate) fn refuse_flow(&self) {
+        self.learned.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A packet of a rule of the list.
@@ -180,20 +263,21 @@ impl RuleSet {
         decision.obey(&self.file.list[rule].actions, number, rule as u64);
     }
 
-    /// A packet that no rule has decided: the sample and the default.
+    /// A packet that no rule has decided: the sample and the default. Whether it came to the default.
     #[inline]
-    pub fn obey_rest(&self, bytes: u64, decision: &mut Decision) {
+    pub fn obey_rest(&self, bytes: u64, decision: &mut Decision) -> bool {
         if let Some(share) = self.file.sample {
             let number = self.sampled.count(bytes, self.is_shared);
             if !share.chooses(number, OF_SAMPLE) {
                 self.unsampled.count(bytes, self.is_shared);
                 decision.is_final = true;
-                return;
+                return false;
             }
         }
         let number = self.default.count(bytes, self.is_shared);
         decision.obey(&self.file.default, number, OF_SAMPLE + 1);
         decision.is_final = true;
+        true
     }
 
     /// All counts, with those before a change.
@@ -202,8 +286,31 @@ impl RuleSet {
             let exact = self.file.exact.numbers();
             let exact = exact.map(|rule| (rule, self.exact_counts(rule, carried)));
             let exact = exact.filter(|(_, counts)| counts.packets > 0).collect();
-            Report { totals: self.totals(carried), exact }
+            let now_s = self.newest_s.load(Ordering::Relaxed);
+            let (purged, learned) = (self.purged(now_s), self.learned());
+            Report { totals: self.totals(carried), exact, purged, learned, now_s }
         })
+    }
+
+    fn purged(&self, now_s: u32) -> u64 {
+        let RuleFile { exact, .. } = &self.file;
+        let began_s = self.began_s.load(Ordering::Relaxed);
+        let is_purged = |rule: &u32| {
+            let idle_s = self.file.idle_of(self.file.actions_of(*rule));
+            idle_s > 0 && exact.is_purged(*rule, now_s, idle_s, began_s)
+        };
+        exact.numbers().filter(is_purged).count() as u64
+    }
+
+    fn learned(&self) -> LearnedTotals {
+        let LearnedCounters { learned, forgotten, refused, packets } = &self.learned;
+        let forgotten = forgotten.load(Ordering::Relaxed);
+        LearnedTotals {
+            flows: learned.load(Ordering::Relaxed).saturating_sub(forgotten),
+            forgotten,
+            refused: refused.load(Ordering::Relaxed),
+            counts: packets.counts(),
+        }
     }
 
     fn exact_counts(&self, rule: u32, carried: &Carried) -> Counts {
@@ -248,13 +355,18 @@ impl RuleSet {
 
     /// The counts of rules that stay, and those of the others as one sum.
     fn carry(&self, previous: &RuleSet) -> Carried {
-        let Report { totals: before, exact: old } = previous.report();
+        let Report { totals: before, exact: old, learned, .. } = previous.report();
         let all = before.list.iter().chain(old.iter().map(|(_, counts)| counts)).copied();
-        let all = all.fold(Counts::default(), Counts::plus);
+        // Flows that the earlier rules learned are gone with them.
+        let all = all.fold(learned.counts, Counts::plus);
         let actions = |set: &RuleSet, rule| set.file.actions[usize::from(set.file.exact.actions(rule))];
         let stays = |(rule, counts): (u32, Counts)| {
             let same = previous.file.exact.same_in(rule, &self.file.exact)?;
-            (actions(self, same) == actions(previous, rule)).then_some((same, counts))
+            let is_same = actions(self, same) == actions(previous, rule);
+            if is_same {
+                self.file.exact.take_last_s(same, previous.file.exact.last_s(rule));
+            }
+            is_same.then_some((same, counts))
         };
         let exact: HashMap<u32, Counts> = old.into_iter().filter_map(stays).collect();
         let list = self.carry_list(previous, &before);

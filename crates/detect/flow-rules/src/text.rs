@@ -8,7 +8,7 @@ use tapline_packet::numbers::ip_protocol::has_ports;
 
 use crate::action::{Actions, Outputs, Share};
 use crate::exact::ExactRule;
-use crate::parse::{ListRule, NAMES, RuleFile};
+use crate::parse::{LEARNED, ListRule, NAMES, RuleFile};
 
 impl fmt::Display for Share {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +38,7 @@ impl RuleFile {
 
     /// Actions as they are written.
     pub fn shown_actions(&self, actions: &Actions) -> String {
-        let Actions { outputs, sample, goes_on } = *actions;
+        let Actions { outputs, sample, goes_on, learns, idle_s } = *actions;
         let mut words: Vec<String> = sample.iter().map(|share| format!("sample {share}")).collect();
         words.extend(outputs.has(0).then(|| "pass".to_owned()));
         let named = self.outputs.iter().enumerate().filter(|(number, _)| outputs.has(number + 1));
@@ -49,6 +49,8 @@ impl RuleFile {
             (false, true) => words.push("go on".to_owned()),
             (false, false) => {}
         }
+        words.extend(learns.then(|| "learn".to_owned()));
+        words.extend((idle_s > 0).then(|| format!("idle {idle_s}s")));
         words.join(", ")
     }
 }
@@ -57,6 +59,12 @@ impl fmt::Display for RuleFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.filter.is_empty() {
             writeln!(f, "filter {}", self.filter)?;
+        }
+        if self.idle_s > 0 {
+            writeln!(f, "idle {}s", self.idle_s)?;
+        }
+        if self.learn_max != LEARNED {
+            writeln!(f, "learn {}", self.learn_max)?;
         }
         for number in self.exact.numbers() {
             writeln!(f, "{} => {}", self.shown(number), self.shown_actions(self.actions_of(number)))?;

@@ -28,11 +28,11 @@ fn a_file_is_read_as_it_is_written() {
     assert_eq!(file.filter, "not port 22");
     assert_eq!((file.exact.len(), file.list.len()), (4, 3));
     assert_eq!(file.list[0].name, "scan");
-    assert_eq!(file.list[0].actions, Actions { outputs: Outputs::of(2), sample: None, goes_on: true });
+    assert_eq!(file.list[0].actions, Actions { goes_on: true, ..Actions::to(Outputs::of(2)) });
     assert_eq!(file.list[1].actions.outputs, Outputs::of(1).and(Outputs::of(3)));
-    assert_eq!(file.list[2].actions, Actions { outputs: Outputs::default(), sample: None, goes_on: true });
+    assert_eq!(file.list[2].actions, Actions { goes_on: true, ..Actions::to(Outputs::default()) });
     assert_eq!(file.sample, Some(Share { chosen: 1, of: 10 }));
-    assert_eq!(file.default, Actions { outputs: Outputs::default(), sample: None, goes_on: false });
+    assert_eq!(file.default, Actions::to(Outputs::default()));
     let shown = file.to_string();
     assert_eq!(parsed(&shown).expect(&shown).to_string(), shown);
 }

@@ -109,7 +109,8 @@ fn look_up(
     }
     set.file().exact.find_all(probes, |index, rule| {
         if let Some(rule) = rule {
-            set.obey_exact(rule, u64::from(batch.records()[index].meta.wire_len), &mut decisions[index]);
+            let bytes = u64::from(batch.records()[index].meta.wire_len);
+            set.obey_exact(rule, bytes, 1, &mut decisions[index]);
         }
     });
 }

@@ -1,7 +1,7 @@
 //! `rules`: a file of rules decides where packets go, and is read again when it changes.
 //!
 //! ```text
-//! batch: filter -> exact rules, all lookups of the batch together -> list, one set -> sample, default
+//! batch: filter -> exact rules, then learned flows, all lookups of the batch together -> list, one set -> sample, default
 //!        --> for each output its selection
 //!
 //! loader (a thread): file --parse--> RuleSet --for each worker--> Prepared --between two batches--> the stage
@@ -14,13 +14,16 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tapline_filterset::Matches;
-use tapline_flow_rules::{Counts, Decision, Flow, OUTPUTS_MAX, Probes, Report, RuleFile, RuleSet};
+use tapline_flow_rules::{
+    Counts, Decision, ExactTable, Flow, Learned, LearnedTotals, OUTPUTS_MAX, Probes, Report, RuleFile,
+    RuleSet, Teacher,
+};
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Outputs, Parameter, ParameterType, Property, StageClass,
 };
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
 use tapline_packet::numbers::ip_protocol::has_ports;
-use tapline_packet::{BATCH_MAX, Interface, Selection};
+use tapline_packet::{BATCH_MAX, FiveTuple, Interface, Selection};
 use tapline_source::Error;
 
 use super::filters::of_indices;
@@ -73,7 +76,10 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         site,
     )?;
     let (worker, generation, prepared) = shared.enter();
+    let learned = Learned::of(&prepared.rules);
     Ok(Box::new(Rules {
+        learned,
+        to_learn: Vec::with_capacity(BATCH_MAX),
         shared,
         worker,
         is_first: site.worker == 0,
@@ -131,6 +137,10 @@ struct Rules {
     prepared: Prepared,
     /// The change that `prepared` is of.
     generation: u64,
+    /// Flows that rules with `learn` have taught this worker.
+    learned: Learned,
+    /// Packets of the batch whose flows are to be learned.
+    to_learn: Vec<(u8, Teacher)>,
     matches: Matches,
     probes: Probes,
     decisions: Box<[Decision; BATCH_MAX]>,
@@ -148,33 +158,59 @@ impl Rules {
         if generation != self.generation {
             self.generation = generation;
             if let Some(prepared) = self.shared.take(self.worker) {
+                self.learned = Learned::of(&prepared.rules);
                 self.prepared = prepared;
             }
         }
     }
 
-    /// Exact rules. Leaves the packets that are not decided.
+    /// Exact rules, and the flows that were learned. Leaves the packets that are not decided.
     fn ask_exact(&mut self, rules: &RuleSet, packets: &Packets<'_>, undecided: &mut Selection) {
         let table = &rules.file().exact;
-        if table.is_empty() {
+        let has_learned = !self.learned.is_empty();
+        if table.is_empty() && !has_learned {
             return;
         }
-        self.probes.clear();
-        for index in undecided.iter() {
-            let (headers, data) = (packets.headers(index), packets.batch.packet(index).data);
-            let Some(tuple) = headers.five_tuple(data) else { continue };
-            let is_later = headers.fragment().is_some_and(|fragment| fragment.is_later());
-            if let Some(flow) = Flow::of(&tuple).filter(|_| !is_later || !has_ports(tuple.protocol)) {
-                self.probes.add(index, flow);
-            }
-        }
+        self.probe(packets, undecided);
         let decisions = &mut self.decisions;
         table.find_all(&mut self.probes, |index, rule| {
             if let Some(rule) = rule {
-                rules.obey_exact(rule, wire_len(packets, index), &mut decisions[index]);
+                rules.obey_exact(
+                    rule,
+                    wire_len(packets, index),
+                    second(packets, index),
+                    &mut decisions[index],
+                );
             }
         });
         undecided.retain(|index| !decisions[index].is_final);
+        if has_learned {
+            self.probe(packets, undecided);
+            let facts = |index: usize| (wire_len(packets, index), second(packets, index));
+            self.learned.ask(rules, &mut self.probes, facts, &mut self.decisions[..]);
+            let decisions = &self.decisions;
+            undecided.retain(|index| !decisions[index].is_final);
+        }
+    }
+
+    /// Prepares lookups of the flows of packets.
+    fn probe(&mut self, packets: &Packets<'_>, selection: &Selection) {
+        self.probes.clear();
+        for index in selection.iter() {
+            if let Some(flow) = flow_of(packets, index).as_ref().and_then(Flow::of) {
+                self.probes.add(index, flow);
+            }
+        }
+    }
+
+    /// Adds rules for the flows of packets that met a rule with `learn`.
+    fn learn(&mut self, rules: &RuleSet, packets: &Packets<'_>) {
+        for (index, teacher) in self.to_learn.drain(..) {
+            let index = usize::from(index);
+            if let Some(tuple) = flow_of(packets, index) {
+                self.learned.learn(rules, tuple, teacher, second(packets, index));
+            }
+        }
     }
 
     /// The list. Leaves the packets that are not decided.
@@ -182,11 +218,14 @@ impl Rules {
         if rules.file().list.is_empty() {
             return;
         }
-        let Rules { prepared, matches, decisions, .. } = self;
+        let Rules { prepared, matches, decisions, to_learn, .. } = self;
         prepared.classify(packets, undecided, matches, |index, rule| {
             let decision = &mut decisions[index];
             if !decision.is_final {
                 rules.obey_list(rule, wire_len(packets, index), decision);
+                if rules.file().list[rule].actions.learns {
+                    to_learn.push((index as u8, Teacher::List(rule)));
+                }
             }
         });
         undecided.retain(|index| !decisions[index].is_final);
@@ -200,12 +239,21 @@ impl Rules {
             rules.refuse(len - packets.len() as u64, bytes - packets.bytes());
         }
         packets.selection.iter().for_each(|index| self.decisions[index] = Decision::default());
+        if let Some(last) = packets.selection.last() {
+            rules.see(second(packets, last));
+        }
         let mut undecided = packets.selection.clone();
         self.ask_exact(&rules, packets, &mut undecided);
         self.ask_list(&rules, packets, &mut undecided);
-        undecided
-            .iter()
-            .for_each(|index| rules.obey_rest(wire_len(packets, index), &mut self.decisions[index]));
+        for index in undecided.iter() {
+            let is_default = rules.obey_rest(wire_len(packets, index), &mut self.decisions[index]);
+            if is_default && rules.file().default.learns {
+                self.to_learn.push((index as u8, Teacher::Default));
+            }
+        }
+        if !self.to_learn.is_empty() {
+            self.learn(&rules, packets);
+        }
     }
 
     fn hand_on(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
@@ -228,6 +276,20 @@ impl Rules {
 
 fn wire_len(packets: &Packets<'_>, index: usize) -> u64 {
     u64::from(packets.batch.records()[index].meta.wire_len)
+}
+
+/// The second of a packet since 1970, from 1 on; 0 and the last number have a meaning of their own.
+fn second(packets: &Packets<'_>, index: usize) -> u32 {
+    let seconds = packets.batch.records()[index].meta.timestamp.seconds();
+    seconds.clamp(1, i64::from(ExactTable::PURGED) - 1) as u32
+}
+
+/// The flow of a packet. Later fragments have none where the protocol has ports.
+fn flow_of(packets: &Packets<'_>, index: usize) -> Option<FiveTuple> {
+    let (headers, data) = (packets.headers(index), packets.batch.packet(index).data);
+    let tuple = headers.five_tuple(data)?;
+    let is_later = headers.fragment().is_some_and(|fragment| fragment.is_later());
+    (!is_later || !has_ports(tuple.protocol)).then_some(tuple)
 }
 
 impl Stage for Rules {
@@ -285,21 +347,35 @@ impl Drop for Rules {
 
 /// The counts as a table: the filter, exact rules, the list, the sample, the default, and rules that are gone.
 fn table(file: &RuleFile, report: Report, rows: usize) -> Table {
-    let mut table = Table { columns: vec!["rule", "actions", "packets", "bytes"], rows: Vec::new() };
-    let mut add = |rule: String, actions: String, counts: Counts| {
-        table.rows.push(vec![rule.into(), actions.into(), counts.packets.into(), counts.bytes.into()]);
+    let mut table =
+        Table { columns: vec!["rule", "actions", "packets", "bytes", "idle_s"], rows: Vec::new() };
+    let mut add_idle = |rule: String, actions: String, counts: Counts, idle_s: Option<u64>| {
+        let Counts { packets, bytes } = counts;
+        table.rows.push(vec![rule.into(), actions.into(), packets.into(), bytes.into(), idle_s.into()]);
     };
-    let Report { totals, mut exact } = report;
+    let Report { totals, mut exact, purged, learned, now_s } = report;
+    let idle_s = |number: u32| {
+        let last_s = file.exact.last_s(number).filter(|last_s| *last_s != ExactTable::PURGED);
+        last_s.map(|last_s| u64::from(now_s.saturating_sub(last_s)))
+    };
     if !file.filter.is_empty() {
-        add(format!("filter {}", file.filter), "refused".to_owned(), totals.refused);
+        add_idle(format!("filter {}", file.filter), "refused".to_owned(), totals.refused, None);
     }
     exact.sort_by_key(|(number, counts)| (std::cmp::Reverse(*counts), *number));
     for (number, counts) in exact.iter().take(rows) {
-        add(file.shown(*number), file.shown_actions(file.actions_of(*number)), *counts);
+        let actions = file.shown_actions(file.actions_of(*number));
+        add_idle(file.shown(*number), actions, *counts, idle_s(*number));
     }
+    let mut add = |rule: String, actions: String, counts: Counts| add_idle(rule, actions, counts, None);
     if !file.exact.is_empty() {
         let sum = exact.iter().fold(Counts::default(), |sum, (_, counts)| sum.plus(*counts));
-        add("flow (all)".to_owned(), format!("{} rules, {} met", file.exact.len(), exact.len()), sum);
+        let purged = if purged > 0 { format!(", {purged} purged") } else { String::new() };
+        add("flow (all)".to_owned(), format!("{} rules, {} met{purged}", file.exact.len(), exact.len()), sum);
+    }
+    if file.learns() {
+        let LearnedTotals { flows, forgotten, refused, counts } = learned;
+        let text = format!("{flows} flows, {forgotten} purged, {refused} packets without room");
+        add("learned".to_owned(), text, counts);
     }
     for (rule, counts) in file.list.iter().zip(&totals.list) {
         let name = if rule.name.is_empty() { &rule.filter } else { &rule.name };

@@ -269,3 +269,65 @@ fn faults_are_told_when_the_graph_is_made() {
     assert!(fault(&format!("{}, outputs=\"c,\"", file(&path))).contains("cannot be a name"));
     assert!(fault(&file(&path.join("x"))).contains("cannot read"));
 }
+
+/// A frame of a TCP flow, in a second.
+fn at(second: i64, port: u16) -> (Vec<u8>, tapline_packet::Meta) {
+    use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
+    let (a, b) = (Host::number(1), Host::number(2));
+    let tcp = Tcp { src: port, dst: 80, ..Tcp::default() };
+    let frame = Ethernet::between(&a, &b).ip(&tcp.packet(IpPair::between(&a, &b, IpVersion::V4), b"x"));
+    let timestamp = tapline_packet::Timestamp::from_nanos(second * 1_000_000_000);
+    let meta = tapline_packet::Meta { timestamp, ..crate::trial::whole(&frame) };
+    (frame, meta)
+}
+
+/// The row of a rule: actions, packets, seconds since the last one.
+fn row(trial: &Trial, rule: &str) -> String {
+    let rows = trial.result("r").rows;
+    let row =
+        rows.iter().find(|row| row[0].to_string().starts_with(rule)).unwrap_or_else(|| panic!("{rows:?}"));
+    [1, 2, 4].map(|at| row[at].to_string()).join("; ")
+}
+
+#[test]
+fn idle_rules_end_and_results_show_the_time() {
+    use tapline_testkit::frames::Host;
+    let scratch = Scratch::new();
+    let (a, b) = (Host::number(1).v4, Host::number(2).v4);
+    let rule = |port: u16, actions: &str| format!("flow tcp {a}:{port} <-> {b}:80 => {actions}\n");
+    let rules = [rule(1, "drop, idle 5s"), rule(2, "drop"), rule(3, "to a, idle 60s")].concat();
+    scratch.write(&format!("{rules}idle 20s\ndefault to b\n"));
+    let mut trial = scratch.trial();
+    trial.push_all(&[at(100, 1), at(105, 1), at(111, 1), at(112, 2), at(130, 3)], 1);
+    // The first rule was idle for six seconds.
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 1]);
+    assert_eq!(row(&trial, "flow tcp 10.0.0.1:2 "), "drop; 1; 18");
+    assert_eq!(row(&trial, "flow tcp 10.0.0.1:3 "), "to a, idle 60s; 1; 0");
+    assert_eq!(row(&trial, "flow (all)"), "3 rules, 3 met, 1 purged; 4; -");
+    trial.push_all(&[at(140, 2), at(141, 3)], 1);
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 1]);
+    assert_eq!(row(&trial, "flow (all)"), "3 rules, 3 met, 2 purged; 5; -");
+    trial.assert_balanced();
+}
+
+#[test]
+fn a_rule_learns_flows_up_to_a_bound() {
+    let scratch = Scratch::new();
+    // The rule meets the first packet alone; the others of the flow follow it.
+    scratch.write("learn 2\nidle 30s\nrule first: tcp src port 7 or tcp src port 8 or tcp src port 9 => to a, learn\ndefault pass\n");
+    let mut trial = scratch.trial();
+    let back = |second: i64, port: u16| {
+        use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
+        let (a, b) = (Host::number(1), Host::number(2));
+        let tcp = Tcp { src: 80, dst: port, ..Tcp::default() };
+        let frame = Ethernet::between(&b, &a).ip(&tcp.packet(IpPair::between(&b, &a, IpVersion::V4), b"y"));
+        (frame, at(second, port).1)
+    };
+    trial.push_all(&[back(1, 7), at(1, 7), back(2, 7), at(2, 8), at(2, 9), back(3, 9), back(3, 8)], 1);
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [2, 5, 0]);
+    assert_eq!(row(&trial, "learned"), "2 flows, 0 purged, 1 packets without room; 2; -");
+    trial.push_all(&[back(31, 7), at(40, 9), back(41, 9), back(75, 7)], 1);
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [1, 3, 0]);
+    assert_eq!(row(&trial, "learned"), "2 flows, 1 purged, 1 packets without room; 4; -");
+    trial.assert_balanced();
+}
