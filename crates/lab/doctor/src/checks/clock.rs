@@ -13,15 +13,15 @@ pub(super) const CHECKS: [Check; 3] = [
     },
     Check {
         name: "clock_synchronised",
-        subject: "whether the clock is kept right",
-        why: "Traces of two machines can only be laid side by side if both clocks are.",
+        subject: "whether the clock is synchronised",
+        why: "Traces of two machines can only be compared if both clocks are synchronised.",
         source: "adjtimex(2): STA_UNSYNC, maxerror",
         run: Run::Machine(synchronised),
     },
     Check {
         name: "invariant_counter",
         subject: "whether the processor's counter keeps its rate",
-        why: "Where it changes or stops, times by the counter are wrong, and the kernel takes a slower clock.",
+        why: "If the rate changes or the counter stops, time stamps from it are wrong, and the kernel uses a slower clock.",
         source: "Intel SDM volume 3, 18.17.1 Invariant TSC; /proc/cpuinfo constant_tsc, nonstop_tsc",
         run: Run::Machine(counter),
     },

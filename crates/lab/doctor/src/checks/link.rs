@@ -16,7 +16,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "speed",
         subject: "speed, duplex and negotiation",
-        why: "Half duplex collides and loses frames; most often one end negotiates and the other does not.",
+        why: "A half-duplex link has collisions and loses frames; most often one end negotiates and the other does not.",
         source: "IEEE 802.3 clause 28; ethtool(8)",
         run: Run::Interface(speed),
     },
@@ -30,7 +30,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "promiscuous",
         subject: "promiscuous mode of the interface",
-        why: "A monitor port needs it; a program or bridge that sets it costs the host the packets of others.",
+        why: "A monitor port needs it; elsewhere the host spends time on packets that are not for it.",
         source: "IFLA_PROMISCUITY of rtnetlink(7)",
         run: Run::Interface(promiscuous),
     },

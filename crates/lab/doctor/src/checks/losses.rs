@@ -25,7 +25,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "driver_losses",
-        subject: "counters of the driver whose names speak of loss",
+        subject: "counters of the driver whose names indicate loss",
         why: "Drivers count losses by names of their own that the common counters may not hold.",
         source: "ethtool(8) -S; libpcap issue 1328",
         run: Run::Interface(driver_losses),
@@ -33,7 +33,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "backlog",
         subject: "packets dropped in front of the stack",
-        why: "What comes by software (veth, loopback, RPS) waits in a queue of each processor, and is dropped when it is full.",
+        why: "Packets from software (veth, loopback, RPS) wait in a queue for each processor; when it is full they are dropped.",
         source: "net/core/dev.c enqueue_to_backlog; /proc/net/softnet_stat, second field",
         run: Run::Machine(backlog),
     },
@@ -46,7 +46,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "drop_reasons",
-        subject: "packets that the kernel dropped while it was watched, by its reason",
+        subject: "packets that the kernel dropped during --watch, by reason",
         why: "The stack drops packets at a hundred places, and most have no counter that says why.",
         source: "include/net/dropreason-core.h, tracepoint skb:kfree_skb",
         run: Run::Machine(drop_reasons),
@@ -108,7 +108,7 @@ fn driver_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     match &interface.driver_losses {
         None => vec![Finding::not_told(interface.name(), "the driver has no counters")],
         Some(counters) if counters.is_empty() => {
-            vec![Finding::not_told(interface.name(), "the driver has no counter that speaks of loss")]
+            vec![Finding::not_told(interface.name(), "the driver has no counter whose name indicates loss")]
         }
         Some(counters) => {
             let all: Vec<&Counter> = counters.iter().collect();

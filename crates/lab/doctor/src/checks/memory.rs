@@ -9,8 +9,8 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "free_memory",
-        subject: "memory left next to the rings of captures",
-        why: "Rings cannot be swapped out; a capture that gets a smaller one than it asked for loses sooner.",
+        subject: "free memory compared with the rings of captures",
+        why: "Rings cannot be swapped out; a capture with a smaller ring than it requested loses packets sooner.",
         source: "docs/doctor.md; af_packet.c alloc_pg_vec",
         run: Run::Machine(free_memory),
     },
@@ -45,7 +45,7 @@ pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "unprivileged_bpf",
         subject: "kernel.unprivileged_bpf_disabled",
-        why: "Filters too large for classic BPF go to the kernel as eBPF, which then takes CAP_BPF.",
+        why: "Filters too large for classic BPF are loaded as eBPF; if this is set, that needs CAP_BPF.",
         source: "Documentation/admin-guide/sysctl/kernel.rst",
         run: Run::Machine(unprivileged_bpf),
     },

@@ -14,14 +14,14 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "receive_merging",
         subject: "offloads that merge received packets",
-        why: "Packets of a connection are merged before the tap: fewer and larger ones than were on the wire, without their own time stamps.",
+        why: "Packets of a connection are merged before the tap: there are fewer and larger packets than on the wire, and their own time stamps are lost.",
         source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps are behind GRO",
         run: Run::Interface(receive_merging),
     },
     Check {
         name: "send_segmentation",
         subject: "offloads that segment sent packets",
-        why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
+        why: "Packets that this host sends are captured before they are cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
         source: "Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(send_segmentation),
     },
@@ -35,13 +35,13 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "send_checksums",
         subject: "checksums that are left to the adapter",
-        why: "What is sent is seen without its checksum; between the ends of a veth it stays so, and programs that check it take it for broken.",
+        why: "Sent packets are captured without their checksum; between the ends of a veth they never get one, and programs that verify it report an error.",
         source: "Documentation/networking/checksum-offloads.rst; if_packet.h TP_STATUS_CSUMNOTREADY",
         run: Run::Interface(send_checksums),
     },
     Check {
         name: "vlan_stripping",
-        subject: "whether VLAN tags are taken out by the adapter",
+        subject: "whether the adapter removes VLAN tags",
         why: "The outer tag is not in the packet but in its metadata: this program keeps it, others and AF_XDP may not.",
         source: "if_packet.h tp_vlan_tci; Documentation/networking/xdp-rx-metadata.rst",
         run: Run::Interface(vlan_stripping),

@@ -14,7 +14,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "steal",
-        subject: "time that a hypervisor gave to others",
+        subject: "processor time that the hypervisor gave to others",
         why: "While the processor is taken away the rings fill.",
         source: "proc_stat(5), steal",
         run: Run::Machine(steal),
@@ -36,7 +36,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "mitigations",
         subject: "mitigations of processor vulnerabilities",
-        why: "Some make each system call and each indirect call in the kernel dearer; whether that is worth it is a decision of the house.",
+        why: "Some make each system call and each indirect call in the kernel slower; whether that is worth it is your decision.",
         source: "Documentation/admin-guide/hw-vuln",
         run: Run::Machine(mitigations),
     },

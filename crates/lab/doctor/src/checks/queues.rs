@@ -37,7 +37,7 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "queue_count",
         subject: "receive queues compared with processors",
-        why: "One queue is served by one processor at a time, however many there are.",
+        why: "One queue is served by one processor at a time, however many processors there are.",
         source: "Documentation/networking/scaling.rst",
         run: Run::Interface(queue_count),
     },
@@ -51,21 +51,21 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "hash_fields",
         subject: "which fields the receive hash takes",
-        why: "Fragments have no ports: where ports are hashed they go to another queue than their first one; where they are not, two busy hosts are one queue.",
+        why: "Fragments have no ports: if ports are hashed, they go to another queue than the first one; if not, all traffic of two hosts goes to one queue.",
         source: "ethtool(8) -n rx-flow-hash; Documentation/networking/scaling.rst",
         run: Run::Interface(hash_fields),
     },
     Check {
         name: "indirection",
         subject: "the table from hash to queue",
-        why: "Queues that the table does not name stay empty, and the others get their packets.",
+        why: "Queues that are not in the table stay empty, and the others get all packets.",
         source: "ethtool(8) -x",
         run: Run::Interface(indirection),
     },
     Check {
         name: "interrupt_affinity",
         subject: "which processors take the adapter's interrupts",
-        why: "Queues whose interrupts go to one processor share it; one far from the adapter's memory pays for each packet.",
+        why: "Queues whose interrupts go to one processor share it; a processor far from the adapter's memory pays for each packet.",
         source: "Documentation/core-api/irq/irq-affinity.rst; SEPTun (remote memory 140 ns, local 96)",
         run: Run::Interface(interrupt_affinity),
     },

@@ -55,7 +55,7 @@ pub struct Interface {
     pub xdp: Option<XdpFeatures>,
     /// The adapter's and the kernel's counters of loss.
     pub nic_losses: Option<Vec<Counter>>,
-    /// The driver's counters whose names speak of loss.
+    /// The driver's counters whose names indicate loss.
     pub driver_losses: Option<Vec<Counter>>,
     /// Packets received.
     pub received: Option<Counter>,
