@@ -14,11 +14,12 @@ pub(crate) const SNAP_LEN: u32 = 262_144;
 /// Dialect of filter texts.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LanguageArgs {
-    /// Limit the offset of vlan, mpls, pppoes, geneve and vxlan to their parenthesis, and end it at `or`; count a VLAN
-    /// tag that the kernel removed as on the wire. As scoped(...) around the filter.
+    /// Let vlan, mpls, pppoes, geneve and vxlan change the offsets of later words only up to the end of their
+    /// parentheses or the next `or`. Treat a VLAN tag that the kernel removed as if it were in the packet. Same as
+    /// scoped(...) around the filter.
     #[arg(long, help_heading = "Filter")]
     pub(crate) scoped: bool,
-    /// Parse IPv6 extension headers before ports, tcp[...] and the like. As extensions(...) around the filter.
+    /// Find ports, tcp[...] and the like after IPv6 extension headers. Same as extensions(...) around the filter.
     #[arg(long, help_heading = "Filter")]
     pub(crate) ipv6_extensions: bool,
     /// Let filters accept packets with no VLAN tag, one or two, as if the tags were not there. As anyvlan(...) around
@@ -48,16 +49,16 @@ impl LanguageArgs {
 /// A program in FPL (docs/filter/fpl.md).
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FplArgs {
-    /// Run a program in FPL (docs/filter/fpl.md). Capture: it is run for the packets that the filter accepts, drops
-    /// those for which it returns 0, and keeps its memory from packet to packet, separately in each worker. Explain:
-    /// show this program instead of a filter.
+    /// Run a program in FPL (docs/filter/fpl.md). A capture runs it on each packet that the filter accepts, and drops
+    /// the packet if it returns 0. Each worker keeps the memory of the program from packet to packet.
+    /// `tapline filter explain` shows the program instead of a filter.
     #[arg(long, value_name = "FILE", help_heading = "Filter", conflicts_with = "dump")]
     pub(crate) fpl: Option<PathBuf>,
     /// Memory cells of the program: a power of two, up to 16777216.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = units::count_in::<u32>(1..), help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
-    /// Let the program call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). May be
-    /// repeated.
+    /// Let the program call EXTERN(NAME, ...), which searches for the patterns of FILE (one a line; docs/search.md).
+    /// May be repeated.
     #[arg(long, value_name = "NAME=FILE", help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_patterns: Vec<String>,
 }

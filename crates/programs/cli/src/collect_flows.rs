@@ -149,7 +149,7 @@ pub(crate) struct CollectArgs {
     /// Run as this user once all files and sockets are open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]

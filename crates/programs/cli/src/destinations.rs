@@ -123,25 +123,25 @@ pub(crate) struct BatchArgs {
 /// Options of receivers of batches: of flows, or of packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReceiverArgs {
-    /// Folder and size of the spool: blocks that a receiver of batches does not take now are kept there, and delivered
-    /// by this run or the next. Once it is full, further blocks are lost and counted.
+    /// Folder and size of the spool: blocks that a receiver does not accept now are kept there, and delivered later by
+    /// this run or the next. Once it is full, further blocks are lost and counted.
     #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
     spool: Option<String>,
     /// The name of this sensor in the ids of blocks [default: the host's name].
     #[arg(long, value_name = "NAME", help_heading = "Batches")]
     sensor: Option<String>,
-    /// Seal a batch this long after its first flow or packet; of flows of files, in packet time.
+    /// Seal a batch this long after its first flow or packet; for flows from files, in packet time.
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = parse_duration, help_heading = "Batches")]
     batch_time: Duration,
-    /// Memory for batches that wait, of each receiver. On live interfaces further batches are lost and counted; the
+    /// Memory for waiting batches, for each receiver. On live interfaces further batches are lost and counted; the
     /// reader of a file waits.
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = size_in::<u64>(1_000_000..=1_000_000_000_000), help_heading = "Batches")]
     batch_memory: u64,
-    /// The longest wait for a receiver without an acknowledgement, at the end of a run and while a file is read.
+    /// Wait at most this long for a receiver to acknowledge, at the end of a run and while a file is read.
     #[arg(long, value_name = "TIME", default_value = "10", value_parser = parse_duration, help_heading = "Batches")]
     patience: Duration,
-    /// File with the password of the user in the receiver's URL, or with a token if there is no user; its first line
-    /// counts.
+    /// File with the password of the user in the receiver's URL, or with a token if there is no user; only the first
+    /// line is read.
     #[arg(long, value_name = "FILE", help_heading = "Batches")]
     export_secret: Option<PathBuf>,
 }

@@ -103,7 +103,7 @@ pub(crate) struct ExtcapArgs {
     /// Pipe for changes of Wireshark's toolbar; none are offered.
     #[arg(long, value_name = "PATH", hide = true)]
     extcap_control_out: Option<PathBuf>,
-    /// Begin with packets of the last TIME (5s, 10m), or with all that the daemon still has.
+    /// Begin with packets of the last TIME (5s, 10m), or with all packets that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = live::since)]
     since: Option<Since>,
     /// Policy for a slow Wireshark. lossy: packets are lost; leased: the daemon keeps them for a bounded time.
@@ -119,7 +119,7 @@ pub(crate) struct ExtcapArgs {
     /// With --install: this folder instead.
     #[arg(long, value_name = "DIR", requires = "install")]
     folder: Option<PathBuf>,
-    /// The daemon's socket: this, TAPLINE_SOCKET, or /run/tapline/serve.sock.
+    /// The socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

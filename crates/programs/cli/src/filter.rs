@@ -19,10 +19,10 @@ use crate::{fpl, privileges};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
-    /// Show how a filter is understood: its tree, its BPF program, and what each test means.
+    /// Show how a filter is parsed: its tree, its BPF program, and the meaning of each test.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
-    /// Measure what filters cost on this machine: each engine that there is, side by side, on the same packets.
+    /// Measure what filters cost on this machine: every available engine, side by side, on the same packets.
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
 }
@@ -73,7 +73,7 @@ pub(crate) struct ExplainArgs {
     /// Leave the program as it was generated, with its redundant tests.
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
-    /// The most bytes that the program lets through of a packet; 0 is the default.
+    /// Maximum bytes that the program accepts of a packet; 0 is the default.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..))]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]

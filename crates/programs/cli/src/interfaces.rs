@@ -43,7 +43,7 @@ pub(crate) struct InterfacesArgs {
     /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
     #[arg(long, value_name = "NAME", value_parser = container::process, conflicts_with = "netns")]
     pub(crate) container: Option<String>,
-    /// Socket of the daemon whose captures are listed. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
+    /// Socket of the daemon whose captures are listed. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH", conflicts_with = "netns")]
     pub(crate) socket: Option<PathBuf>,
 }

@@ -50,7 +50,7 @@ const BUSY_POLL_US: &str = "20";
 /// Options of `xdp:` interfaces. docs/afxdp.md.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct XdpArgs {
-    /// With xdp: take the packets although this SSH session or the host's default route needs them.
+    /// With xdp: take the packets even if this SSH session or the host's default route needs them.
     #[arg(long, help_heading = "Input")]
     pub(crate) xdp_force: bool,
     /// With xdp: poll the driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
@@ -63,23 +63,23 @@ pub(crate) struct XdpArgs {
 /// Options of `tap:` captures. docs/serve.md.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TapArgs {
-    /// With tap: begin with the packets of the last TIME (5s, 10m), or with all that the daemon still has.
+    /// With tap: begin with the packets of the last TIME (5s, 10m), or with all packets that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = since, help_heading = "Input")]
     pub(crate) since: Option<Since>,
-    /// With tap: the fate of a reader that is too slow. lossy: it loses packets; leased: the daemon keeps its packets
-    /// for a bounded time, and they are read without copying; lossless: the capture waits for it, if the rules allow
-    /// that.
+    /// With tap: policy for a reader that is too slow. lossy: the reader loses packets; leased: the daemon keeps its
+    /// packets for a bounded time, and they are read without copying; lossless: the capture waits for the reader, if
+    /// the rules allow that.
     #[arg(long, value_name = "POLICY", help_heading = "Input")]
     pub(crate) policy: Option<PolicyArg>,
-    /// With tap: when the daemon ends or is killed, wait for the next one and go on.
+    /// With tap: when the daemon ends or is killed, wait for the next one and continue.
     #[arg(long, help_heading = "Input")]
     pub(crate) reconnect: bool,
     /// With tap: a filter that labels packets; may be given up to 255 times. A packet's label, in text and JSON, is the
-    /// number of the first of them that accepts it, from 1 on. The daemon decides, for packets that the capture's
-    /// filter accepts.
+    /// number of the first label filter that accepts it, counted from 1. The daemon runs these filters on packets that
+    /// the capture's filter accepts.
     #[arg(long, value_name = "FILTER", help_heading = "Input")]
     pub(crate) label: Vec<String>,
-    /// With tap: the daemon's socket.
+    /// With tap: the socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH", help_heading = "Input")]
     pub(crate) socket: Option<PathBuf>,
 }

@@ -106,7 +106,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
+    /// Capture packets from interfaces or files: filter, print and save them, with an account of each.
     Capture(Box<capture::CaptureArgs>),
     /// Summarise capture files: packets, rates, order, protocols, hosts.
     #[command(after_help = everyday::info::EXAMPLES)]
@@ -135,7 +135,7 @@ enum Command {
     /// Find packets in a store, by time and filter, up to those of a second ago.
     #[command(after_help = store::FIND_EXAMPLES)]
     Find(Box<store::FindArgs>),
-    /// Manage a store: list its segments, verify that they are as recorded.
+    /// Manage a store: show, check, verify and repair it, hold or erase packets, import files.
     #[command(subcommand, after_help = store::STORE_EXAMPLES)]
     Store(store::StoreCommand),
     /// Run a graph of stages: filter, sample, count, record, and more, with each packet read once for all of them.
@@ -158,7 +158,7 @@ enum Command {
     Filter(filter::FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and the programs that capture there.
     Interfaces(interfaces::InterfacesArgs),
-    /// Find causes of lost, altered or delayed packets: rate them, and print or apply their remedy.
+    /// Find causes of lost, altered or delayed packets: rate them, and print or apply the remedies.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
     /// Show traffic, losses and costs in the terminal: hosts, flows, and the stages of running tapline processes.
@@ -170,7 +170,7 @@ enum Command {
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
-    /// Send the packets of capture files on an interface: at their original gaps, scaled, at a rate, in a loop.
+    /// Send the packets of capture files on an interface: with their original gaps, scaled gaps or at a rate, in a loop.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
@@ -181,9 +181,9 @@ enum Command {
     Memory(memory::MemoryArgs),
     /// Pause a capture of tapline serve for all of its readers, or resume it.
     Control(serve::ControlArgs),
-    /// Show the state of tapline serve: captures, readers, their lag and losses, and the cost.
+    /// Show the state of tapline serve: captures, readers with their lag and losses, and the cost.
     Status(serve::StatusArgs),
-    /// Give counters of running captures to Prometheus: packets, losses by place, stages, readers, recordings.
+    /// Export counters of running captures to Prometheus: packets, losses by place, stages, readers, recordings.
     #[command(after_help = metrics::EXAMPLES)]
     Metrics(metrics::MetricsArgs),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.

@@ -33,7 +33,7 @@ pub(crate) struct MemoryArgs {
     /// Set all cells to 0, and print their sum before.
     #[arg(long)]
     reset: bool,
-    /// One JSON object instead of text; values are text, as most readers of JSON round numbers above 2^53.
+    /// Print one JSON object instead of text; values are text, as most readers of JSON round numbers above 2^53.
     #[arg(long)]
     json: bool,
 }

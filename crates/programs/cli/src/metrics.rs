@@ -21,25 +21,25 @@ use crate::{privileges, signals};
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline metrics --listen 127.0.0.1:9477             then, in Prometheus: static_configs: [{targets: ['127.0.0.1:9477']}]
-  tapline metrics --listen /run/tapline/metrics.sock  curl --unix-socket /run/tapline/metrics.sock http://localhost/metrics
+  tapline metrics --listen /run/tapline/metrics.sock   then: curl --unix-socket /run/tapline/metrics.sock http://localhost/metrics
   tapline metrics --textfile /var/lib/prometheus/node-exporter/tapline.prom --interval 15s
   tapline metrics --once                              the text, once
 
-Numbers are read from the meters of running processes and from the state of tapline serve; no capture takes part. A number that cannot
-be known has no sample; tapline_interface_unknown and tapline_capture_unknown mark it. docs/reference/metrics.md lists all names.";
+Numbers are read from the meters of running processes and from the state of tapline serve, at no cost to captures. An unknown number has
+no sample; tapline_interface_unknown and tapline_capture_unknown report it. docs/reference/metrics.md lists all names.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct MetricsArgs {
-    /// Serve the metrics here, at /metrics: a port of this host (127.0.0.1:9477, [::1]:9477), or the path of a Unix
-    /// socket. Prometheus and OpenMetrics text, as the client accepts.
+    /// Serve /metrics on this address: a port of this host (127.0.0.1:9477, [::1]:9477), or the path of a Unix socket.
+    /// Clients get Prometheus or OpenMetrics text, whichever they accept.
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["once", "textfile"])]
     listen: Option<String>,
     /// Write the metrics to this file, for the textfile collector of node_exporter, which reads names that end in
     /// .prom.
     #[arg(long, value_name = "FILE")]
     textfile: Option<PathBuf>,
-    /// Print the metrics once, or write the file once, and end.
+    /// Print the metrics once, or write the file once, and exit.
     #[arg(long)]
     once: bool,
     /// With --once: OpenMetrics text instead of Prometheus text.
@@ -48,7 +48,7 @@ pub(crate) struct MetricsArgs {
     /// Interval at which the file is written.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_interval)]
     interval: Duration,
-    /// The daemon's socket: this, TAPLINE_SOCKET, or /run/tapline/serve.sock.
+    /// The socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -109,7 +109,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
     /// Fields of the flow key in addition to addresses, ports and protocol: vlan, mpls, tunnel, tos, interface. Fields
-    /// to leave out of it, which merges flows: no-ports, no-client-port (the greater port), no-protocol, ipv4/24 and
+    /// to leave out of it, which merges flows: no-ports, no-client-port (the higher port), no-protocol, ipv4/24 and
     /// ipv6/64 (hosts of a network). With commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
@@ -240,10 +240,10 @@ pub(crate) struct ProbeArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<std::time::Duration>,
-    /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
+    /// Run as this user once everything is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]

@@ -41,7 +41,7 @@ const COUNT_WIDTH: usize = 16;
 /// The form of the account at the end.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct AccountArgs {
-    /// Account at the end: full, none, or auto: one line, and the table if packets were lost or with -v.
+    /// Account at the end: full, none, or auto (one line; the table if packets were lost, or with -v).
     #[arg(
         long,
         value_name = "FORM",

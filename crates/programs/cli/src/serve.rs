@@ -55,7 +55,7 @@ Examples:
   tapline serve --config /etc/tapline/serve.toml      several captures, with rules for their readers
   tapline status                                      readers, their lag and their losses
 
-Without rules only root and the user that started it (under sudo, its caller) may read. SIGHUP reads the rules again. docs/serve.md has them.";
+Without rules only root and the user that started the daemon (under sudo, its caller) may read. SIGHUP reloads the rules. docs/serve.md describes them.";
 
 /// Arguments of the command.
 #[derive(Clone, Debug, Args)]
@@ -63,39 +63,40 @@ pub(crate) struct ServeArgs {
     /// Rules file: captures, and the rights of their readers.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all", "view"])]
     config: Option<PathBuf>,
-    /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
+    /// Capture on this interface, or on these (a,b), as one capture. The prefix xdp: captures by AF_XDP.
     #[arg(short, long, value_name = "IFACE")]
     interface: Vec<String>,
-    /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is
-    /// lossless.
+    /// Serve the packets of this file instead. Reading begins with the first reader, and is as fast as the slowest
+    /// lossless reader.
     #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
     read: Option<PathBuf>,
     /// Name of the capture for readers: tap:NAME. Default: the interface's name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Keep packets that this filter accepts ('' for all) also without a reader, so that readers can start in the past.
+    /// Keep packets that this filter accepts ('' for all) even while there is no reader, so that readers can start in
+    /// the past.
     #[arg(long, value_name = "FILTER")]
     history: Option<String>,
-    /// Meter the flows of the capture, for `tapline view`.
+    /// Meter the flows of the capture, for `tapline view` and `tapline top`.
     #[arg(long)]
     view: bool,
-    /// Count packets that no reader wants: take them from the kernel too. By default the kernel filters for all
-    /// readers.
+    /// Also count packets that no reader wants: the kernel then passes all packets. By default it passes only those
+    /// that a reader wants.
     #[arg(long)]
     count_all: bool,
-    /// MiB of the buffer, a power of two.
+    /// Size of the buffer in MiB, a power of two.
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count_in::<u32>(..))]
     buffer: u32,
-    /// The socket.
+    /// The socket for readers. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// The network namespace of the interfaces.
+    /// Capture in this network namespace.
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     netns: Option<String>,
-    /// User of the process once all is open; root stays root. Default: the caller of sudo.
+    /// Run as this user once everything is open; `root` stays root. Default: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
-    /// The account at the end as JSON.
+    /// Print the account at the end as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -108,10 +109,10 @@ const LOG_WAIT: Duration = Duration::from_secs(2);
 /// Arguments of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusArgs {
-    /// The daemon's socket.
+    /// The socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// As one JSON object.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -459,10 +460,10 @@ pub(crate) struct ControlArgs {
     /// The capture's name.
     #[arg(value_name = "NAME")]
     capture: String,
-    /// pause: nothing is captured until it is resumed, for any reader; packets meanwhile are counted.
+    /// pause: nothing is captured for any reader until it is resumed; packets in between are counted.
     #[arg(value_name = "pause|resume")]
     action: ControlArg,
-    /// The daemon's socket. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
+    /// The socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -20,7 +20,7 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) account: AccountArgs,
     /// End with exit status 3 if packets were lost anywhere from the wire to the outputs, or if a daemon or file does
-    /// not know. Of rx_dropped only drops of full backlogs count: the others are frames that were captured, too.
+    /// not say whether any were lost. Of rx_dropped, only drops of full backlogs count; its other frames were captured.
     #[arg(long, help_heading = "Reports")]
     pub(crate) strict: bool,
 }

@@ -17,9 +17,9 @@ const AT_DAEMON_MS_MAX: u64 = 50;
 /// When a reader is woken, for commands that read packets as they come.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct WakeArgs {
-    /// Wake for packets once this many wait, or this time after the first: 256,20ms. Fewer wake-ups cost less, and
-    /// packets are seen later. 1 to 1000000 packets, 1ms to 1s. Default: chosen by the outputs. For interfaces by
-    /// AF_PACKET, and captures of tapline serve.
+    /// Wake the command once this many packets wait, or this long after the first one: 256,20ms. Fewer wake-ups cost
+    /// less, and packets are seen later. 1 to 1000000 packets, 1ms to 1s. Default: depends on the outputs. Only for
+    /// AF_PACKET interfaces, and captures of tapline serve.
     #[arg(long, value_name = "PACKETS,TIME", value_parser = wish, help_heading = "Input")]
     pub(crate) wake: Option<WakeWish>,
 }

@@ -99,10 +99,10 @@ pub(crate) struct WatchArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
+    /// Run as this user once everything is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
     #[arg(long)]
     follow_links: bool,
     #[command(flatten)]

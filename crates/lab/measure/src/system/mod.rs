@@ -61,40 +61,41 @@ const RESOLUTION_QUICK: f64 = 0.06;
 
 const EXAMPLES: &str = "\
 Examples:
-  tapline bench --quick                                   all tests in short, under two minutes
-  tapline bench                                           all of them: every program and size, three times
-  tapline bench table limit --runs 9                      two of them, with more runs
-  tapline bench --limit -- tcpdump -i far0 -w /tmp/x.pcap the highest rate of which this loses nothing
+  tapline bench --quick                                     all workloads with fewer programs, under two minutes
+  tapline bench                                             all workloads with every program and size, three times
+  tapline bench table limit --runs 9                        two workloads, with more runs
+  tapline bench --limit -- tcpdump -i far0 -w /tmp/x.pcap   the highest rate without loss
 
-It makes a network namespace with a virtual link, near0 to far0, sends on one end with `tapline generate`, and lets one program
-after the other receive on far0. Nothing leaves the machine. Needs root, ip(8) and ethtool(8).";
+The benchmark creates a network namespace with a virtual link, near0 to far0. It sends on near0 with `tapline generate`, and runs
+one program after the other on far0. Nothing leaves the machine. Needs root, ip(8) and ethtool(8).";
 
 /// Measure how much this machine can take: capture, filter and store at every rate, compared with other programs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Workloads: names, or files of your own; all if none is given (--list shows them)
+    /// Workloads: names (--list shows them), or files of your own. Default: all
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
-    /// Fewer programs, shorter runs: under two minutes for all
+    /// Run fewer programs for less time: under two minutes for all workloads
     #[arg(long)]
     quick: bool,
     /// Runs of each case
     #[arg(long, value_name = "N", value_parser = count_in::<u16>(1..=1000))]
     runs: Option<u16>,
-    /// Write the report to this file as HTML, and to one that ends in .json as JSON
+    /// Write the report to this file as HTML, and as JSON to a file of the same name that ends in .json
     #[arg(long, value_name = "FILE", default_value = "tapline-bench.html")]
     report: PathBuf,
-    /// The results as JSON on standard output instead of tables
+    /// Print the results as JSON on standard output instead of tables
     #[arg(long)]
     json: bool,
-    /// Make files that programs write in this folder, up to a few GB at a time; the default is that of temporary files
+    /// Put the files that programs write into this folder, up to a few GB at a time. Default: the folder of temporary
+    /// files
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// List the workloads and stop
     #[arg(long)]
     list: bool,
-    /// Find the highest rate of which the command after `--` loses nothing, on interface far0
+    /// Find the highest rate at which the command after `--` loses no packet, on interface far0
     #[arg(long, requires = "command", conflicts_with = "workloads", help_heading = "Limit")]
     limit: bool,
     /// Bytes of a frame
@@ -112,7 +113,7 @@ pub struct BenchArgs {
         help_heading = "Limit"
     )]
     traffic: String,
-    /// The command: tapline, tcpdump, dumpcap or netsniff-ng, whose own counters give its loss
+    /// Command to measure: tapline, tcpdump, dumpcap or netsniff-ng. Its own counters report its losses
     #[arg(last = true, value_name = "COMMAND", requires = "limit")]
     command: Vec<String>,
     /// Be the least program on top of libpcap: count packets of this interface until a signal ends it.

@@ -21,20 +21,20 @@ use crate::wake::WakeArgs;
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
   tapline capture -i eth0 -n port 53                   print DNS, addresses as numbers
-  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file; packets name theirs
-  tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, past the kernel's stack (AF_XDP)
-  tapline capture -i xdp:eth0 'udp port 4789'          only these leave the host; it keeps all others
+  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces in one file, each with its name
+  tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, bypassing the kernel's stack (AF_XDP)
+  tapline capture -i xdp:eth0 'udp port 4789'          the capture takes these; the host gets all others
   tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
   tapline capture -i eth0 -G 60 -W 10 -w 'ring-%H%M%S.pcapng'
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
-  tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
+  tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, duplicated, reordered
   tapline capture -i eth0 -w kafka://broker/packets --spool spool,20G 'port 53'     chunks of packets as messages
   tapline capture -i 'kafka://broker/packets?until=end' -w out.pcapng               the same packets, read back
   tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, then print its counters
 
-At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
+At the end each capture prints an account of its packets. SIGUSR1 or --stats 1 prints it while the capture runs.";
 
 /// The flags are tcpdump's where tcpdump has them.
 #[derive(Debug, Args)]
@@ -42,9 +42,9 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 pub(crate) struct CaptureArgs {
     /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. The
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
-    /// (docs/afxdp.md), xdp?: does so if possible; eth0@3 is receive queue 3 alone. tap:NAME reads a capture of tapline
-    /// serve, tap:NAME/GROUP a share of it. kafka://HOST/TOPIC reads the packets of a topic (only in builds with the
-    /// feature kafka; docs/export.md).
+    /// (docs/afxdp.md). xdp?: uses AF_XDP if possible, otherwise AF_PACKET. xdp:eth0@3 captures only receive queue 3.
+    /// tap:NAME reads a capture of tapline serve, tap:NAME/GROUP reads a share of it. kafka://HOST/TOPIC reads the
+    /// packets of a topic (only in builds with the feature kafka; docs/export.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
@@ -61,7 +61,7 @@ pub(crate) struct CaptureArgs {
     /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
     pub(crate) container: Option<String>,
-    /// Keep at most this many bytes of a packet, from files too; 0 means 262144.
+    /// Keep at most this many bytes of each packet, also from files; 0 means 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
@@ -80,15 +80,15 @@ pub(crate) struct CaptureArgs {
     /// Capture only packets in this direction.
     #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
     pub(crate) direction: DirectionArg,
-    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152. Default: from link speed
-    /// and memory.
+    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152. Default: chosen from link
+    /// speed and memory.
     #[arg(short = 'B', long, value_name = "KIB", value_parser = count_in::<u64>(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
-    /// Threads that share each interface's packets by flow. With several, the output is ordered within batches, not
-    /// strictly by time.
+    /// Number of threads, among which each interface's packets are divided by flow. With several, the output is ordered
+    /// within batches, not strictly by time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
-    /// Link type to capture as, one that -L lists. LINUX_SLL2 makes all interfaces fit into one pcap file.
+    /// Capture with this link type, one that -L lists. With LINUX_SLL2 all interfaces fit into one pcap file.
     #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
     pub(crate) linktype: Option<String>,
     /// Source of time stamps, one that -J lists.
@@ -109,12 +109,12 @@ pub(crate) struct CaptureArgs {
     #[command(flatten)]
     pub(crate) fpl: FplArgs,
     /// Show the memory cells of the FPL program that are not 0, at the end and on SIGUSR1: index and value; with
-    /// several workers the worker's number first. With --json, one object. Packets are then printed only if another
-    /// option asks for it.
+    /// several workers the worker's number first. With --json, one object. Packets are then printed only with --print
+    /// or --json.
     #[arg(long, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_memory: bool,
-    /// Keep the memory of the FPL program in a file that other processes read and change meanwhile (tapline memory), and
-    /// that outlives the capture. For one worker.
+    /// Keep the memory of the FPL program in a file that other processes can read and change while the capture runs
+    /// (tapline memory). The file stays after the capture. Only with one worker.
     #[arg(long, value_name = "FILE", help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_memory_file: Option<PathBuf>,
     /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
@@ -127,12 +127,13 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
-    /// Stop with the packet whose captured bytes reach this sum: 1GB; k, M and G are powers of 1000.
+    /// Stop once the captured bytes reach this total, with the packet that reaches it: 1GB; k, M and G are powers of
+    /// 1000.
     #[arg(long, value_name = "BYTES", value_parser = size_in::<u64>(1..), help_heading = "Stop")]
     pub(crate) stop_after: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). The ending of the name chooses the format: .pcapng, .erf,
-    /// otherwise pcap; and .gz, .zst or .lz4 after it compresses. The ending of another format is an error.
+    /// otherwise pcap. A further .gz, .zst or .lz4 compresses the file. The ending of another format is an error.
     /// kafka://HOST/TOPIC (feature kafka), http:// and https:// (feature http) write to receivers, in chunks that they
     /// acknowledge (docs/export.md).
     #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
@@ -140,8 +141,8 @@ pub(crate) struct CaptureArgs {
     /// Write in this format, regardless of the file's name.
     #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
     pub(crate) format: Option<FormatArg>,
-    /// Put the keys of this file into the capture file, for programs that decrypt the packets: lines of SSLKEYLOGFILE,
-    /// or WireGuard's. Lines that are added while packets are captured follow. May be repeated; pcapng only.
+    /// Put the keys of this file (lines of SSLKEYLOGFILE, or of WireGuard) into the capture file, for programs that
+    /// decrypt the packets. Lines that are added during the capture are written too. May be repeated; pcapng only.
     #[arg(long, value_name = "FILE", help_heading = "Output", requires = "write")]
     pub(crate) secrets: Vec<PathBuf>,
     /// Flush after each packet, so that it is visible in the file at once.
@@ -153,27 +154,27 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file after this many seconds, even without traffic; the name may have strftime(3) codes.
     #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
-    /// Number of files: with -C, older files are overwritten in turn (sizes count before compression); with -G alone,
-    /// the capture ends after that many.
+    /// Number of files. With -C, the oldest file is overwritten (the size counts before compression). With -G alone,
+    /// the capture ends after this many files.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
-    /// Let the name of the file in progress end in .part.
+    /// Add .part to the name of the file that is being written.
     #[arg(long, help_heading = "Output", requires = "write")]
     pub(crate) part: bool,
-    /// Print packets although they are written to a file.
+    /// Print packets even if they are also written to a file.
     #[arg(long, help_heading = "Output")]
     pub(crate) print: bool,
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
     /// With --count: count the packets of interfaces in the kernel, by the filter's own program, at a fraction of the
-    /// cost. No packet is copied, so `tapline top` and delivered show none. Linux 5.5 or later; if the kernel refuses,
-    /// packets are counted here, and a warning says so.
+    /// cost. No packet is copied, so `tapline top` and the row `delivered` show none. Linux 5.5 or later; if the kernel
+    /// refuses, Tapline counts the packets itself, and a warning says so.
     #[arg(long, requires = "count", help_heading = "Output")]
     pub(crate) in_kernel: bool,
-    /// Read the marks of generated packets (`mark` in a recipe), and show at the end the packets lost, duplicated and
-    /// reordered, and their latency. With --json, one object. Packets are then printed only if another option asks for
-    /// it.
+    /// Read the marks of generated packets (`mark` in a recipe), and show at the end how many packets were lost,
+    /// duplicated and reordered, and their latency. With --json, one object. Packets are then printed only with --print
+    /// or --json.
     #[arg(long, help_heading = "Output")]
     pub(crate) verify: bool,
     /// Print packets as JSON, one object per line, with the account as the last object.
@@ -187,7 +188,7 @@ pub(crate) struct CaptureArgs {
     /// Show addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) numeric: u8,
-    /// Show host names, looked up by getnameinfo(3); addresses without an answer in time stay numbers.
+    /// Show host names, looked up by getnameinfo(3); addresses that are not resolved in time are shown as numbers.
     #[arg(long, help_heading = "Text")]
     pub(crate) names: bool,
     /// Show link-layer headers.
@@ -209,7 +210,7 @@ pub(crate) struct CaptureArgs {
     /// Show times in microseconds (the default for text; files always keep nanoseconds).
     #[arg(long, help_heading = "Text", conflicts_with = "nano")]
     pub(crate) micro: bool,
-    /// Unit of times, as --nano and --micro.
+    /// Unit of times: same as --nano or --micro.
     #[arg(long, value_name = "UNIT", help_heading = "Text", conflicts_with_all = ["nano", "micro"])]
     pub(crate) time_stamp_precision: Option<PrecisionArg>,
     /// Show bytes in hex; twice: with the link-layer header.
@@ -221,7 +222,7 @@ pub(crate) struct CaptureArgs {
     /// Show bytes in ASCII; twice: with the link-layer header.
     #[arg(short = 'A', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) ascii: u8,
-    /// Do not verify checksums with -v: the adapter fills them in after the capture.
+    /// Do not verify checksums with -v (the adapter fills in those of sent packets after the capture).
     #[arg(short = 'K', long, help_heading = "Text")]
     pub(crate) dont_verify_checksums: bool,
     /// Show TCP sequence numbers as they are, not relative to the first.
@@ -247,10 +248,10 @@ pub(crate) struct CaptureArgs {
     #[command(flatten)]
     pub(crate) report: ReportArgs,
 
-    /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
+    /// Run as this user once everything is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     pub(crate) relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link with the name of the file; without this option that is an error.
+    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
     #[arg(long, help_heading = "Privileges")]
     pub(crate) follow_links: bool,
 
@@ -264,7 +265,7 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'J', long, help_heading = "Lists")]
     pub(crate) list_time_stamp_types: bool,
 
-    /// The filter, in the pcap-filter language.
+    /// Capture only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
 

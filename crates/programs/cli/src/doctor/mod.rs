@@ -37,15 +37,15 @@ use crate::privileges;
 pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline doctor                                   this machine and each interface that is up
-  tapline doctor eth0 --why                        one interface, with the reason of each finding
+  tapline doctor eth0 --why                        one interface, with the reason for each finding
   tapline doctor --watch 10                        losses of the next ten seconds
   sudo tapline doctor eth0 --fix                   apply the remedies, until Ctrl-C
   sudo tapline doctor eth0 --fix -- tapline capture -i eth0 -w trace.pcapng     only while a command runs
   sudo tapline doctor --undo                       undo the changes of a run that was killed
   tapline doctor --json | jq '.findings[] | select(.severity == \"loses\")'
 
-Findings are sorted by severity: those that lose packets, alter them, delay them, and notes. Exit status: 0 if no finding loses or alters
-packets, 1 if one does or a change could not be undone; with a COMMAND, its status. docs/doctor.md has each check, its reason and its source.";
+Findings are sorted by severity: first those that lose packets, then those that alter or delay them, then notes. Exit status: 0 if no finding loses
+or alters packets, 1 if one does or a change could not be undone; with a COMMAND, its status. docs/doctor.md describes each check, with its reason and source.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -59,10 +59,10 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Also show checks without a fault, and counters that neither kernel nor driver has.
+    /// Also show checks that are fine, and values that are unknown.
     #[arg(long)]
     all: bool,
-    /// Show for each finding why it matters, and the source of that knowledge.
+    /// Show for each finding why it matters, and the source.
     #[arg(long)]
     why: bool,
     /// Watch the counters for this time, and show their growth: 10, 10s, 1m.

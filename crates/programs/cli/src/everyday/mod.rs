@@ -97,7 +97,7 @@ pub(crate) struct SessionArgs {
     language: LanguageArgs,
     #[command(flatten)]
     report: ReportArgs,
-    /// Run as this user once all is open. Default for root: the caller of sudo.
+    /// Run as this user once everything is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
 }

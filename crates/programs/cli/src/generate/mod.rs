@@ -43,7 +43,7 @@ Examples:
   tapline generate -w mix.pcap match='tcp port 80' share=1/10 flows=500 count=100k
   tapline generate -w marked.pcap mark size=60..1514 count=10k
   tapline run -e 'file(\"marked.pcap\") -> verify -> drop'
-      packets lost, doubled, reordered, and their delay
+      packets lost, duplicated, reordered, and their delay
   tapline generate -w bad.pcap bad=checksum:1/100,truncated:1/100 count=10k
   tapline generate -w - size=590 count=100 | tapline capture -r - -n
   tapline generate -i veth0 mark size=60..1514 flows=100 rate=50k duration=10s
@@ -78,13 +78,13 @@ pub(crate) struct GenerateArgs {
     /// With -C a ring of that many files.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u32>(..), help_heading = "Output", requires = "file_size")]
     file_count: Option<u32>,
-    /// Let the name of the file in progress end in .part.
+    /// Add .part to the name of the file that is being written.
     #[arg(long, help_heading = "Output")]
     part: bool,
-    /// The account as JSON, on standard output.
+    /// Print the account as JSON, on standard output.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// User of the process once all is open. Default: the caller of sudo, if any.
+    /// Run as this user once everything is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
     /// Recipe: words and key=value, as listed below.

@@ -82,7 +82,7 @@ pub(crate) struct ProfileArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Work")]
     netns: Option<String>,
-    /// Run as this user once all files and interfaces are open. Default: the caller of sudo, if any.
+    /// Run as this user once everything is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Work")]
     relinquish_privileges: Option<String>,
 

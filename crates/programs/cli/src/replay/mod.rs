@@ -41,8 +41,8 @@ Examples:
   tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     packets recorded then, with their gaps
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
-Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
-the rate and by how much the gaps between packets were off; SIGUSR1 prints the account so far. docs/sending.md says more, of back ends too.";
+Replay sends on loopback and veth interfaces, and on others only with --i-own-this-network NAME. At the end it prints the account of all packets,
+the rate, and the errors of the gaps between packets; SIGUSR1 prints the account so far. docs/sending.md also describes the back ends.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
@@ -67,14 +67,14 @@ pub(crate) struct ReplayArgs {
     /// Speed relative to the file's own gaps: 0.5, 10.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
     pub(crate) speed: f64,
-    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check
-    /// sequences and preambles do not).
+    /// Send at an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count,
+    /// check sequences and preambles do not).
     #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
     pub(crate) rate: Option<ReplayRate>,
-    /// As fast as possible.
+    /// Send as fast as possible.
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
-    /// Number of passes over all files; 0 for ever.
+    /// Number of passes over all files; 0 repeats without end.
     #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) passes: u64,
     /// Stop after this many packets.
@@ -84,17 +84,18 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Times")]
     pub(crate) duration: Option<Duration>,
 
-    /// Replace a hardware address: OLD=NEW. May be repeated; the first that fits counts.
+    /// Replace a hardware address: OLD=NEW. May be repeated; the first match is used.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) mac: Vec<MacRule>,
-    /// Replace an IP address or network, and correct checksums: OLD=NEW, both of one size. May be repeated.
+    /// Replace an IP address or network, and correct checksums: OLD=NEW, both with the same prefix length. May be
+    /// repeated.
     #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
     pub(crate) ip: Vec<IpRule>,
 
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// User of the process once all is open. Default for root: the caller of sudo.
+    /// Run as this user once everything is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     pub(crate) relinquish_privileges: Option<String>,
 }

@@ -92,10 +92,10 @@ pub(crate) struct RunOptions {
     pub(crate) report: ReportArgs,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
-    /// Run as this user once all files and interfaces are open. Default for root: the caller of sudo.
+    /// Run as this user once everything is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     pub(crate) relinquish_privileges: Option<String>,
-    /// As root, write through a symbolic link with the name of a file; without this option that is an error.
+    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
     #[arg(long)]
     pub(crate) follow_links: bool,
 }

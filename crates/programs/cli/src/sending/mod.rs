@@ -23,23 +23,23 @@ pub(crate) use reporting::Reporting;
 /// Options of sending.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// Allow sending on this interface of any kind. Without it, only loopback and veth interfaces are sent on.
+    /// Allow sending on this interface, whatever its kind. Without this option only loopback and veth interfaces are
+    /// allowed.
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
-    /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have
-    /// times go by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more.
-    /// The first line names the one taken and, where a faster one was wanted, why not that; --json too.
+    /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets with times are
+    /// sent by AF_PACKET, which costs least if few are due at once, unless their rate is known to be 100,000 a second
+    /// or more. The first line of output, and --json, name the back end, and why a faster one was not used.
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Sending", requires = "interface")]
     pub(crate) netns: Option<String>,
-    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or
-    /// CAP_SYS_NICE.
+    /// Send in a real-time thread, which ordinary threads do not interrupt: for even gaps on a busy machine. Needs root
+    /// or CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
-    /// Time for which a full queue is tried again before a packet counts as not sent, in milliseconds. 0: no wait, as
-    /// on a wire
+    /// Retry a full queue for this many milliseconds before a packet counts as not sent. 0: do not wait
     #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
     #[command(flatten)]
@@ -81,13 +81,13 @@ impl Pace {
 /// Values of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackendArg {
-    /// The fastest that the interface can; AF_PACKET for packets of which few are due at once.
+    /// The fastest that the interface supports; AF_PACKET if few packets are due at once.
     Auto,
     /// AF_PACKET, sendmmsg: any interface, any frame.
     Packet,
     /// AF_XDP: frames through a ring in memory that the kernel reads.
     Xdp,
-    /// XDP live frames: the kernel makes frames of its own pages (Linux 5.18).
+    /// XDP live frames: the kernel sends frames from its own pages (Linux 5.18).
     Live,
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct FindArgs {
 
     #[command(flatten)]
     past: PastArgs,
-    /// The daemon's socket, for tap:NAME.
+    /// The socket of tapline serve, for tap:NAME.
     #[arg(long, value_name = "PATH", help_heading = "Store")]
     socket: Option<PathBuf>,
 
@@ -86,7 +86,7 @@ pub(crate) struct FindArgs {
     /// ending chooses the format: .csv, .json, .ipfix, or .parquet, a directory (a build with the feature parquet).
     #[arg(long, help_heading = "Output", conflicts_with_all = ["name", "max_read", "count", "count_packets", "format", "explain", "arrow"])]
     flows: bool,
-    /// One JSON object a packet, and the account as the last object.
+    /// Print one JSON object a packet, and the account as the last object.
     #[arg(long, help_heading = "Output")]
     json: bool,
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub(crate) struct FindArgs {
     /// Show link-layer headers.
     #[arg(short = 'e', help_heading = "Text")]
     link_header: bool,
-    /// More detail; again for more.
+    /// Show more detail; may be repeated.
     #[arg(short = 'v', action = ArgAction::Count, help_heading = "Text")]
     verbose: u8,
     /// Time: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the first.

@@ -56,7 +56,7 @@ pub(crate) struct ForgetArgs {
     /// Erase packets that are on hold too.
     #[arg(long)]
     despite_holds: bool,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

@@ -38,7 +38,7 @@ pub(crate) struct HoldArgs {
     /// The reason, for people.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true, requires = "name")]
     why: String,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) struct ReleaseArgs {
     /// The hold.
     #[arg(value_name = "NAME")]
     name: String,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

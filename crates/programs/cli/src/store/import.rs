@@ -48,7 +48,7 @@ const BLOCK_LEN: u64 = 48;
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The store: a directory, which is made if it is not there.
+    /// The store: a directory, which is created if it does not exist.
     #[arg(value_name = "STORE")]
     store: PathBuf,
     /// Capture files (pcap, pcapng, ERF; gzip, zstd, lz4), or folders of them.
@@ -61,7 +61,7 @@ pub(crate) struct ImportArgs {
     /// of Ethernet).
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     index: Vec<IndexKeys>,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
 }

@@ -25,36 +25,36 @@ use crate::stored::gap_json;
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:
   tapline store status /srv/store               segments, times, packets, losses, size of the index
-  tapline store check /srv/store                heads and indexes: damage, and the part that repair can fix
+  tapline store check /srv/store                damaged chunk heads and indexes, and what repair can fix
   tapline store verify /srv/store               every checksum, and the chain of hashes
-  tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'      keeps such packets
+  tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'      keeps packets of this host
   tapline store forget /srv/store 'host 192.0.2.7'                      erases them; asks before
   tapline store import /srv/store /srv/pcaps    capture files, with an index
 
-docs/store.md has a day's work with a store.";
+docs/store.md shows typical work with a store.";
 
 const STATUS_NOTES: &str = "\
 A line for each segment: its number, the times of its packets, how many there are and their captured bytes, packets lost before \
-the recorder and in it, and the length of the index in percent of the segment. Notes behind it name the keys that the index has \
-not for all slots (searches for them read these slots), packets left out by --cut, and chunks of which packets were erased. \
-A recorder may run meanwhile.";
+the recorder and in it, and the length of the index in percent of the segment. Notes after it name the keys that the index does \
+not have for all slots (searches for them read these slots), packets left out by --cut, and chunks from which packets were erased. \
+A recorder may run at the same time.";
 
 const VERIFY_NOTES: &str = "\
 Exit status: 0 as recorded, or as forget left it; 1 otherwise: each finding names segment and chunk. All bytes are read, so it \
-takes as long as the disk needs. A recorder may run meanwhile.";
+takes as long as the disk needs. A recorder may run at the same time.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Show the contents of a store: segments, times, packets, losses.
     #[command(after_help = STATUS_NOTES)]
     Status(StatusArgs),
-    /// Check all heads and indexes: name damaged ones, and those that repair can fix.
+    /// Check all chunk heads and indexes: report damage, and what repair can fix.
     #[command(after_help = CHECK_EXAMPLES)]
     Check(StatusArgs),
-    /// Read every chunk: prove that none was altered, cut out or put in since it was recorded.
+    /// Read every chunk: verify that none was altered, removed or inserted since it was recorded.
     #[command(after_help = VERIFY_NOTES)]
     Verify(StatusArgs),
-    /// Make missing or damaged indexes again from the chunks; finish an erasure that was killed.
+    /// Rebuild missing or damaged indexes from the chunks; finish an interrupted erasure.
     #[command(after_help = REPAIR_EXAMPLES)]
     Repair(StatusArgs),
     /// Put packets on hold, by time and filter, so that they are never deleted; list the holds.
@@ -62,7 +62,7 @@ pub(crate) enum StoreCommand {
     Hold(HoldArgs),
     /// End a hold: its packets may be deleted again.
     Release(ReleaseArgs),
-    /// Erase packets, by time and filter: their chunks are written again without them.
+    /// Erase packets, by time and filter: their chunks are rewritten without them.
     #[command(after_help = FORGET_EXAMPLES)]
     Forget(ForgetArgs),
     /// Copy capture files into a store, with an index.
@@ -75,7 +75,7 @@ pub(crate) struct StatusArgs {
     /// The store: a directory that tapline record fills.
     #[arg(value_name = "STORE")]
     pub(super) store: PathBuf,
-    /// One JSON object instead of text.
+    /// Print one JSON object instead of text.
     #[arg(long)]
     pub(super) json: bool,
 }

@@ -13,7 +13,7 @@ use super::progress::{ProgressLine, print};
 pub(super) const CHECK_EXAMPLES: &str = "\
 Exit status: 0 no faults; 3 faults that tapline store repair can fix; 1 faults that cost packets or need an \
 administrator. Heads of chunks and pages of indexes are read, packets are not: tapline store verify reads everything. \
-A recorder may run meanwhile.";
+A recorder may run at the same time.";
 
 pub(super) const REPAIR_EXAMPLES: &str = "\
 Missing and damaged indexes and roll-ups are made again from the chunks, with the keys that their recorder chose, and an erasure \

@@ -85,7 +85,7 @@ pub(crate) struct RecordArgs {
     /// Print the account at this interval: 1, 500ms, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
     stats: Option<Duration>,
-    /// The account as JSON.
+    /// Print the account as JSON.
     #[arg(long, help_heading = "Reports")]
     json: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) struct RecordArgs {
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
 
-    /// Only packets that this filter accepts, in the pcap-filter language.
+    /// Record only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 }
@@ -102,7 +102,7 @@ pub(crate) struct RecordArgs {
 /// Options of a store to record to.
 #[derive(Debug, Args)]
 pub(crate) struct StoreOptions {
-    /// The store: a directory, which is made if it is not there.
+    /// The store: a directory, which is created if it does not exist.
     #[arg(long, value_name = "STORE", help_heading = "Store")]
     to: PathBuf,
     /// Room for packets: bytes (500GB, 2TB, 10GiB), or a share of the disk (80%). Two segments at least.
@@ -132,8 +132,8 @@ pub(crate) struct StoreOptions {
     )]
     index: Vec<IndexKeys>,
 
-    /// Write no index: recording costs less, and each search walks all chunks of its time. `tapline store repair` makes
-    /// the indexes later.
+    /// Write no index: recording costs less, and each search reads all chunks in its times. `tapline store repair`
+    /// makes the indexes later.
     #[arg(long, help_heading = "Store")]
     no_index: bool,
 

@@ -41,7 +41,7 @@ pub(crate) struct TimeArgs {
     /// Read up to this time, exclusive; +5m means after --from.
     #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
-    /// Go on with packets that are being recorded, until Ctrl-C, or two seconds after the time of --to.
+    /// Keep reading packets as they are recorded, until Ctrl-C, or two seconds after the time of --to.
     #[arg(long, help_heading = "Store")]
     follow: bool,
 }
@@ -51,11 +51,11 @@ pub(crate) struct TimeArgs {
 pub(crate) struct PastArgs {
     #[command(flatten)]
     times: TimeArgs,
-    /// Limit on the bytes that are read from a store in a second: 50MB, 1GiB.
+    /// Read at most this many bytes a second from a store: 50MB, 1GiB.
     #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
     max_read: Option<NonZeroU64>,
-    /// Packets of a store with this host name: in DNS, or as the server's in a hello of TLS, DTLS or QUIC. .example.org
-    /// is that name and all below it. May be repeated: packets with any of them.
+    /// Read only packets of a store with this host name, in DNS or as the server name in a hello of TLS, DTLS or QUIC.
+    /// .example.org is that name and all below it. May be repeated, for packets with any of the names.
     #[arg(long, value_name = "NAME", value_parser = NameFilter::parse, help_heading = "Store")]
     name: Vec<NameFilter>,
 }
@@ -164,10 +164,10 @@ impl PastArgs {
 /// Packets of files by number, and other times for them.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ExcerptArgs {
-    /// Read these packets of files alone, by their numbers from 1 on: 10-20, or 1-5,8,30-. The filter comes after that.
+    /// Read only these packets of files, numbered from 1: 10-20, or 1-5,8,30-. The filter runs after that.
     #[arg(long, value_name = "NUMBERS", value_parser = PacketNumbers::parse, help_heading = "Input")]
     packets: Option<PacketNumbers>,
-    /// Add this to the times of packets of files: 1h, -0.5s. --from and --to are for the times in the file.
+    /// Add this to the times of packets from files: 1h, -0.5s. --from and --to compare the times before the shift.
     #[arg(long, value_name = "TIME", value_parser = parse_shift, allow_hyphen_values = true, help_heading = "Input")]
     shift: Option<i64>,
 }

@@ -64,7 +64,7 @@ pub(crate) struct TopArgs {
     pid: Option<u32>,
     #[command(flatten)]
     start: StartArgs,
-    /// Print the page once, after one interval, and end.
+    /// Print the page once, after one interval, and exit.
     #[arg(long, conflicts_with = "lines")]
     once: bool,
     /// Print one line a second: totals, losses and the top row of the page.

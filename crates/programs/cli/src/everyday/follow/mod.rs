@@ -34,7 +34,7 @@ use crate::capture::ColorArg;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline follow -r trace.pcap 'port 80'          as tshark -z follow,tcp, or tcpflow
+  tapline follow -r trace.pcap 'port 80'          like tshark -z follow,tcp, or tcpflow
   tapline follow -r trace.pcap --number 3 -X      one of them, in hex
   tapline follow -i eth0 --json 'host 10.0.0.1'   turns as they come, for programs";
 
@@ -46,13 +46,13 @@ const MEMORY_MAX: usize = 256 << 20;
 #[derive(Debug, Args)]
 #[command(mut_args(brief))]
 pub(crate) struct FollowArgs {
-    /// Only packets that this filter accepts, in the pcap-filter language.
+    /// Read only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
     /// Interface: a name, a glob, several with commas, 'any', or tap:NAME.
     #[arg(short, long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY. May be repeated.
+    /// Read files ('-' is standard input), or store:DIRECTORY. May be repeated.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
     /// Only the conversation with this number. May be repeated.

@@ -48,13 +48,13 @@ pub(crate) struct GrepArgs {
     /// It is matched against the bytes behind the transport header. ^ and $ also match at the ends of lines.
     #[arg(value_name = "PATTERN")]
     pattern: String,
-    /// Only packets that this filter accepts, in the pcap-filter language.
+    /// Read only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
     /// Interface: a name, a glob, several with commas, 'any', or tap:NAME.
     #[arg(short = 'd', long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY. May be repeated.
+    /// Read files ('-' is standard input), or store:DIRECTORY. May be repeated.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
     /// Ignore the case of ASCII letters.

@@ -36,9 +36,9 @@ Examples:
 #[derive(Debug, Args)]
 #[command(mut_args(brief))]
 pub(crate) struct InfoArgs {
-    /// Files ('-' is standard input), or one store:DIRECTORY, or tap:NAME.
+    /// Read files ('-' is standard input), or one store:DIRECTORY, or tap:NAME.
     ///
-    /// Formats are pcap, pcapng and ERF, plain or packed with gzip, zstd or lz4.
+    /// Formats are pcap, pcapng and ERF, plain or compressed with gzip, zstd or lz4.
     #[arg(value_name = "FILE", required_unless_present = "interface", conflicts_with = "interface")]
     files: Vec<PathBuf>,
     /// Interface: a name, a glob, several with commas, or 'any'.

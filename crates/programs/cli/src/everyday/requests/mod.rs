@@ -26,15 +26,15 @@ use super::{Input, SessionArgs, brief, capture};
 
 pub(crate) const DNS_EXAMPLES: &str = "\
 Examples:
-  tapline dns -r trace.pcap                              as tshark -T fields, or passivedns
+  tapline dns -r trace.pcap                              like tshark, or passivedns
   tapline dns -i eth0 'udp port 53'                      queries as they are answered
-  tapline dns -i eth0 --json | jq -r 'select(.failed)'   those that fail";
+  tapline dns -i eth0 --json | jq -r 'select(.failed)'   only failed queries";
 
 pub(crate) const HTTP_EXAMPLES: &str = "\
 Examples:
-  tapline http -r trace.pcap                             as tshark -T fields
+  tapline http -r trace.pcap                             like tshark -T fields
   tapline http -i eth0 'tcp port 80 or tcp port 8080'    requests as they are answered
-  tapline http -i eth0 --json | jq -r 'select(.failed)'  those that fail";
+  tapline http -i eth0 --json | jq -r 'select(.failed)'  only failed requests";
 
 pub(crate) const TLS_EXAMPLES: &str = "\
 Examples:
@@ -45,18 +45,18 @@ Examples:
 #[derive(Debug, Args)]
 #[command(mut_args(brief))]
 pub(crate) struct RequestsArgs {
-    /// Only packets that this filter accepts, in the pcap-filter language.
+    /// Read only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
-    /// Interface: a name, a glob, a,b, 'any', or tap:NAME.
+    /// Interface: a name, a glob, a list (a,b), 'any', or tap:NAME.
     #[arg(short, long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY.
+    /// Read files ('-' is standard input), or store:DIRECTORY.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
     #[command(flatten)]
     session: SessionArgs,
-    /// Print JSON: an object a request, the summary, and the account.
+    /// Print JSON: one object a request, the summary, and the account.
     #[arg(long)]
     json: bool,
 }

@@ -26,8 +26,8 @@ use crate::escape::plain;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline stats -r trace.pcap -I 1s 'tcp' 'udp port 53'  as tshark -z io,stat
-  tapline stats -i eth0                                  each second, as tcpstat
+  tapline stats -r trace.pcap -I 1s 'tcp' 'udp port 53'  like tshark -z io,stat
+  tapline stats -i eth0                                  each second, like tcpstat
   tapline stats -i eth0 -I 10s --json | jq .bytes        for programs";
 
 /// The most filters: a column each.
@@ -41,10 +41,10 @@ pub(crate) struct StatsArgs {
     /// Filters, each one argument: a column of packets and bytes for each.
     #[arg(value_name = "FILTER")]
     filters: Vec<String>,
-    /// Interface: a name, a glob, a,b, 'any', or tap:NAME.
+    /// Interface: a name, a glob, a list (a,b), 'any', or tap:NAME.
     #[arg(short, long, value_name = "NAMES")]
     interface: Vec<String>,
-    /// Files ('-' is standard input), or store:DIRECTORY.
+    /// Read files ('-' is standard input), or store:DIRECTORY.
     #[arg(short = 'r', value_name = "FILE", conflicts_with = "interface")]
     read: Vec<PathBuf>,
     /// Length of an interval.
