@@ -1,13 +1,13 @@
-//! Waking another process that one does not trust, and noticing when it is gone: a pair of connected sockets.
+//! A pair of connected sockets that wakes an untrusted process, and detects when it is gone.
 //!
 //! ```text
-//! writer's end --ring()--> reader's end: poll(2) says readable --answer()--> quiet again
-//! an end is closed (or its process dies) --> the other end: hung up
+//! writer's end --ring()--> reader's end: poll(2) reports it readable --answer()--> not readable
+//! an end is closed (or its process dies) --> poll(2) at the other end reports a hang-up
 //! ```
 //!
 //! Why not an eventfd: both sides would share one open file. The other side could make it blocking and fill its
-//! counter, and then `write` would stop us for ever. Each end of a pair is a file of its own, and `MSG_DONTWAIT` holds
-//! for one call whatever flags the file has.
+//! counter, and then our `write` would block for ever. Each end of a pair is a file of its own, and `MSG_DONTWAIT`
+//! makes one call non-blocking whatever the flags of the file are.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -15,25 +15,25 @@ use std::time::Duration;
 use crate::SyscallError;
 use crate::error::check;
 
-/// One end.
+/// One end of a pair.
 #[derive(Debug)]
 pub struct Bell {
     socket: OwnedFd,
 }
 
-/// The event at an end.
+/// Result of [`Bell::answer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BellEvent {
-    /// Nothing since it was last asked.
+    /// The other end has not rung since the last call.
     Nothing,
     /// The other end rang.
     Rung,
-    /// The other end is closed everywhere, or says nothing any more.
+    /// All descriptors of the other end are closed, or it was shut down for writing.
     Gone,
 }
 
 impl Bell {
-    /// Both ends of a new one.
+    /// Creates a connected pair.
     ///
     /// # Errors
     /// The error of socketpair(2).
@@ -47,18 +47,18 @@ impl Bell {
         Ok((one, other))
     }
 
-    /// Makes the other end readable. Never blocks: an end that is full is readable already, and one that is gone hears
-    /// nothing.
+    /// Makes the other end readable. Never blocks, and ignores errors: if the buffer of the socket is full, the other
+    /// end is readable already; if it is closed, there is nobody to wake.
     pub fn ring(&self) {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: one byte of a constant is read.
         unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Takes a ring, so that this end is quiet, and says whether there was one, or whether the other end is closed: one
-    /// system call for both.
+    /// Consumes the pending rings, and returns whether there were any, or whether the other end is closed, in one
+    /// system call.
     ///
-    /// A bounded amount is taken in one call: an other end that rings without pause does not keep us here.
+    /// Reads at most 512 rings, so that a peer that rings without pause cannot keep the caller here.
     pub fn answer(&self) -> BellEvent {
         let mut rung = [0u8; 512];
         // SAFETY: the pointer and the length describe `rung`.
@@ -75,7 +75,8 @@ impl Bell {
         }
     }
 
-    /// Waits until the other end has rung or is gone, or `timeout` is over. Returns whether this end can be read.
+    /// Waits until the other end has rung or is gone, at most for `timeout`. Returns `false` after the timeout, or if a
+    /// signal ended the wait.
     ///
     /// # Errors
     /// The error of ppoll(2); a signal is not an error.
@@ -83,7 +84,8 @@ impl Bell {
         Ok(self.poll(timeout)? != 0)
     }
 
-    /// Whether the other end is closed everywhere.
+    /// Whether all descriptors of the other end are closed, or it was shut down. An error of ppoll(2) counts as not
+    /// closed.
     pub fn is_hung_up(&self) -> bool {
         self.poll(Duration::ZERO).is_ok_and(|events| events & (libc::POLLHUP | libc::POLLRDHUP) != 0)
     }
@@ -140,7 +142,7 @@ mod tests {
         theirs.ring();
         drop(theirs);
         assert!(ours.is_hung_up());
-        // A ring before the end is heard before the end.
+        // A ring that was sent before the close is reported before the close.
         assert_eq!((ours.answer(), ours.answer()), (BellEvent::Rung, BellEvent::Gone));
         ours.ring();
     }

@@ -1,16 +1,16 @@
 //! The processor's own clock: the time stamp counter of x86-64, the virtual counter of aarch64.
 //!
-//! A reading takes some 20 cycles and no system call. The counter has a constant rate, which is not that of the
-//! instructions: on a processor that changes its speed, a cycle here is a cycle at the nominal speed.
+//! Reading it takes some 20 cycles and no system call. An invariant counter ([`is_invariant`]) has a constant rate: on
+//! a processor that changes its frequency, a tick is still a cycle at the nominal frequency.
 
 use std::time::{Duration, Instant};
 
-/// The counter now; 0 on processors of other kinds.
+/// Reads the counter; returns 0 on other architectures.
 #[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux leaves it to user space unless a process asked
-    // otherwise.
+    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux lets user space run it unless the process
+    // disabled that (prctl(2), PR_SET_TSC).
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -27,7 +27,7 @@ pub fn now() -> u64 {
     0
 }
 
-/// Ticks in a second, counted over `time`: 20 ms give four digits.
+/// Measures the ticks in a second by spinning for `time`: 20 ms give four digits. Returns 0 on other architectures.
 pub fn frequency(time: Duration) -> f64 {
     let (start, before) = (Instant::now(), now());
     while start.elapsed() < time {
@@ -37,9 +37,8 @@ pub fn frequency(time: Duration) -> f64 {
     ticks as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping
-/// states. Whether the counters of several processors agree is for the kernel to say
-/// (`/sys/devices/system/clocksource`).
+/// Whether the processor reports that its counter has one rate at every frequency, and continues in every idle state.
+/// Only the kernel knows whether the counters of several processors agree (`/sys/devices/system/clocksource`).
 pub fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     // Leaf 8000_0007H, EDX bit 8: "TscInvariant" (AMD APM 3, E.4.6), "Invariant TSC" (Intel SDM 3, 18.17.1).
@@ -49,8 +48,8 @@ pub fn is_invariant() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report
-/// may be wrong: compare it with a measurement.
+/// Returns the ticks in a second that the processor or the hypervisor reports, and the source of the number; `None` if
+/// neither does. The number may be wrong: compare it with a measurement.
 ///
 /// The processor's base frequency (leaf 16H) is not used: it is rounded to a megahertz, and measuring for 10 ms is
 /// better.
@@ -66,10 +65,11 @@ pub fn reported_frequency() -> Option<(u64, &'static str)> {
         let kilohertz = (is_guest && leaf(0x4000_0000).eax >= 0x4000_0010).then(|| leaf(0x4000_0010).eax)?;
         Some((u64::from(kilohertz) * 1000, "the hypervisor, CPUID leaf 4000_0010H"))
     };
+    // Many processors leave the crystal's frequency (ECX of leaf 15H) 0.
     crystal().filter(|told| told.0 > 0).or_else(|| hypervisor().filter(|told| told.0 > 0))
 }
 
-/// Ticks in a second as the firmware wrote them into `cntfrq_el0`; `None` if it did not.
+/// Returns the ticks in a second that the firmware wrote to `cntfrq_el0`; `None` if it did not.
 #[cfg(target_arch = "aarch64")]
 pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let frequency: u64;
@@ -80,7 +80,7 @@ pub fn reported_frequency() -> Option<(u64, &'static str)> {
     (frequency > 0).then_some((frequency, "cntfrq_el0"))
 }
 
-/// Processors of other kinds report none.
+/// Returns `None`: other architectures report no frequency.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn reported_frequency() -> Option<(u64, &'static str)> {
     None

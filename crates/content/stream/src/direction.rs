@@ -1,7 +1,7 @@
-//! One direction of a connection: the next byte, and the segments that came before their turn.
+//! One direction of a TCP connection: the next byte to deliver, and the segments that arrived early.
 //!
 //! ```text
-//! offset 0        position                                       offsets count from the first byte, over wraps of the number
+//! offset 0        position                                       offsets count from the first byte, across wraps
 //! |  delivered    |  missing  | held |  missing  | held | FIN
 //! ```
 
@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use tapline_packet::Meta;
 
-/// TCP's greatest window (RFC 7323, 2.3): a segment further away is none of this stream.
+/// TCP's largest window (RFC 7323, 2.3). A segment farther away does not belong to this stream.
 const WINDOW_MAX: i64 = 1 << 30;
-/// Memory of a held segment in addition to its packet.
+/// Memory of a held segment in addition to its packet, estimated: the struct, its place in the map, the allocation.
 const HELD_COST: usize = 160;
 
 /// A segment that waits for its turn.
@@ -20,18 +20,18 @@ pub(crate) struct WaitingSegment {
     pub(crate) data: Box<[u8]>,
     pub(crate) meta: Meta,
     pub(crate) payload_at: usize,
-    /// Payload in front that is older than the stream.
+    /// Bytes at the start of the payload that precede the start of the stream.
     pub(crate) early: usize,
-    /// Captured payload behind that.
+    /// Captured payload bytes after `early`.
     pub(crate) len: u64,
-    /// Payload behind it that was not captured.
+    /// Payload bytes after `len` that were not captured.
     pub(crate) missing: u64,
-    /// Acknowledged number.
+    /// Acknowledgement number, if the segment has ACK.
     pub(crate) ack: Option<u32>,
 }
 
 impl WaitingSegment {
-    /// The memory that it takes.
+    /// Bytes that count against the limits of memory.
     pub(crate) fn cost(&self) -> usize {
         self.data.len() + HELD_COST
     }
@@ -41,22 +41,23 @@ impl WaitingSegment {
 pub(crate) struct Direction {
     /// The number of the byte at `position`, once one is known.
     next: Option<u32>,
-    /// Bytes from the beginning up to the next one.
+    /// Offset of the next byte to deliver.
     pub(crate) position: u64,
-    /// Segments ahead, by the offset at which they begin and their order of arrival.
+    /// Held segments by start offset and arrival: several may start at the same offset.
     held: BTreeMap<(u64, u64), WaitingSegment>,
     arrivals: u64,
-    /// Memory of these.
+    /// Memory of all held segments, in bytes.
     pub(crate) memory: usize,
-    /// The offset of FIN.
+    /// Offset of FIN: the end of the stream, once it is known.
     pub(crate) fin: Option<u64>,
-    /// The offset up to which the receiver acknowledged.
+    /// Highest offset that the receiver acknowledged.
     acknowledged: u64,
-    /// Time since when the receiver has the bytes that we miss.
+    /// When the receiver first acknowledged bytes that are missing here: the patience before their gap is given up
+    /// counts from then on.
     pub(crate) lacking_since: Option<i64>,
-    /// The receiver reset the connection: data that is still sent is seen, and the end is a reset.
+    /// The receiver reset the connection: data that follows is still delivered, and the stream then ends with a reset.
     pub(crate) is_reset: bool,
-    /// The stream has ended.
+    /// The end was reported: no more bytes are delivered.
     pub(crate) is_over: bool,
 }
 
@@ -66,31 +67,32 @@ impl Direction {
         self.next.is_some()
     }
 
-    /// Whether it began and nothing was delivered or missed.
+    /// Whether nothing was delivered, missed or held yet.
     pub(crate) fn is_untouched(&self) -> bool {
         self.position == 0 && self.held.is_empty()
     }
 
-    /// Begins at the byte of this number.
+    /// Starts the stream at this sequence number.
     pub(crate) fn begin(&mut self, sequence: u32) {
         self.next = Some(sequence);
     }
 
-    /// The offset of the byte of a number: negative for bytes before the beginning. `None` if that is further away than
-    /// any window.
+    /// Converts a sequence number to an offset, which is negative before the start of the stream. Returns `None` if the
+    /// stream has not begun, or if the number is farther away than any window.
     pub(crate) fn offset(&self, sequence: u32) -> Option<i64> {
         let ahead = i64::from(sequence.wrapping_sub(self.next?) as i32);
         (-WINDOW_MAX..=WINDOW_MAX).contains(&ahead).then(|| self.position as i64 + ahead)
     }
 
-    /// Goes on by some bytes, delivered or missed.
+    /// Advances by bytes that were delivered or given up.
     pub(crate) fn advance(&mut self, bytes: u64) {
         self.position += bytes;
         self.next = self.next.map(|next| next.wrapping_add(bytes as u32));
         self.lacking_since = None;
     }
 
-    /// Notes the bytes that the receiver has. Returns whether that is more than we have, of a stream that goes on.
+    /// Notes that the receiver has all bytes before `ack`. Starts the wait for a gap if some of them are missing here,
+    /// and segments are held after it.
     pub(crate) fn acknowledge(&mut self, ack: u32, now: i64) {
         let Some(offset) = self.offset(ack).and_then(|offset| u64::try_from(offset).ok()) else { return };
         self.acknowledged = self.acknowledged.max(offset);
@@ -99,7 +101,7 @@ impl Direction {
         }
     }
 
-    /// Whether a held segment has all bytes up to `end` from `start` on.
+    /// Whether one held segment has all bytes from `start` to `end`: the usual case of a retransmission.
     pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
         let before = self.held.range(..=(start, u64::MAX)).next_back();
         before.is_some_and(|((begin, _), held)| end > start && begin + held.len >= end)
@@ -111,7 +113,7 @@ impl Direction {
         self.held.insert((start, self.arrivals), held);
     }
 
-    /// Takes the next held segment if its turn has come: with its offset.
+    /// Removes the first held segment if no byte is missing before it. Returns its offset, too.
     pub(crate) fn take_due(&mut self) -> Option<(u64, WaitingSegment)> {
         let entry = self.held.first_entry()?;
         let start = entry.key().0;
@@ -123,20 +125,20 @@ impl Direction {
         Some((start, held))
     }
 
-    /// Takes the first held segment, due or not.
+    /// Removes the first held segment, even if bytes are missing before it.
     pub(crate) fn take_first(&mut self) -> Option<WaitingSegment> {
         let (_, held) = self.held.pop_first()?;
         self.memory -= held.cost();
         Some(held)
     }
 
-    /// The missing bytes before the first held segment.
+    /// Number of missing bytes before the first held segment.
     pub(crate) fn first_gap(&self) -> Option<u64> {
         let ((start, _), _) = self.held.first_key_value()?;
         Some(start - self.position)
     }
 
-    /// The first gap, if the receiver has all of its bytes.
+    /// Returns the first gap if the receiver acknowledged all of its bytes.
     pub(crate) fn first_gap_acknowledged(&self) -> Option<u64> {
         self.first_gap().filter(|gap| self.position + gap <= self.acknowledged)
     }

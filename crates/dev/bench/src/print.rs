@@ -1,4 +1,4 @@
-//! Printing a file as text: `tapline capture -n -r FILE` against `tcpdump -n -r FILE`.
+//! Compares `tapline capture -n -r FILE` with `tcpdump -n -r FILE` at printing a file as text.
 
 use crate::report::{Report, Series};
 use crate::{Options, file};
@@ -11,7 +11,7 @@ use tapline_measure::runs;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PrintArgs {
-    /// Size of the file: bytes, or with k, M or G.
+    /// Size of the generated file: bytes, or with k, M or G (powers of 1000).
     #[arg(long, default_value = "200M", value_parser = file::parse_size)]
     size: u64,
 }
@@ -22,7 +22,7 @@ impl Default for PrintArgs {
     }
 }
 
-/// Flags that change how much is printed.
+/// Flag sets to compare, from the least to the most text.
 const STYLES: &[(&str, &[&str])] =
     &[("short", &["-n", "-q"]), ("normal", &["-n"]), ("verbose", &["-n", "-v", "-e"])];
 
@@ -34,6 +34,7 @@ pub(crate) fn run(args: &PrintArgs, options: &Options, report: &mut Report) -> a
     for (name, flags) in STYLES {
         let mut series = Series::new(format!("print/{name}"), &["tapline", "tcpdump"], None);
         let command = |peer: usize| print_command(peer, &tapline, &path, flags);
+        // Both programs must print every packet, or the comparison of their speeds means nothing.
         for peer in 0..2 {
             let lines = count_first_lines(&mut command(peer))?;
             ensure!(lines == packets, "{:?}: {lines} packets printed of {packets}", command(peer));
@@ -53,7 +54,7 @@ fn print_command(peer: usize, tapline: &Path, path: &Path, flags: &[&str]) -> Co
     command
 }
 
-/// Lines that begin a packet: with a time of day.
+/// Counts the lines that begin with a time of day: one for each packet, because -v adds indented lines.
 fn count_first_lines(command: &mut Command) -> anyhow::Result<u64> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut stdout = BufReader::new(child.stdout.take().context("a pipe was asked for")?);
@@ -67,7 +68,7 @@ fn count_first_lines(command: &mut Command) -> anyhow::Result<u64> {
     Ok(count)
 }
 
-/// `hh:mm:ss.`
+/// Whether a line begins with `hh:mm:ss.`.
 fn begins_with_time(line: &[u8]) -> bool {
     const FORM: &[u8] = b"00:00:00.";
     let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };

@@ -1,4 +1,4 @@
-//! Packets that a recipe makes, as a source.
+//! A source of packets that a recipe generates.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use tapline_generator::{Batches, Generator, Recipe, SyntaxError};
 use tapline_packet::{Batch, Interface, LinkType, Timestamp};
 use tapline_source::{Advance, Error, InterfaceAccount, Source};
 
-/// A source of the packets of a recipe. Their time stamps are the recipe's; the source does not wait for them.
+/// Source of the packets of a recipe. Time stamps come from the recipe. The source does not wait for these times; the
+/// sender of the packets does.
 pub struct GeneratedSource {
     batches: Batches,
     interfaces: Vec<Interface>,
@@ -15,13 +16,13 @@ pub struct GeneratedSource {
 }
 
 impl GeneratedSource {
-    /// The name of the interface that packets seem to come from.
+    /// Name of the only interface of the source.
     pub const INTERFACE: &str = "generate";
 
-    /// The packets of a recipe's text. `now` is when the first leaves, if the recipe says so.
+    /// Parses a recipe and creates its source. `now` is the time of the first packet if the recipe has `start=now`.
     ///
     /// # Errors
-    /// The fault of the recipe, with its place in the text.
+    /// Returns the error of the recipe, with its position in the text.
     pub fn new(text: &str, now: Timestamp) -> Result<GeneratedSource, SyntaxError> {
         let recipe = Recipe::parse(text)?;
         let generator = Generator::new(&recipe).map_err(|error| error.in_text(text))?;
@@ -29,6 +30,7 @@ impl GeneratedSource {
         let description = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let interface = Interface {
             description,
+            // The generator makes frames without a check sequence.
             fcs_len: Some(0),
             ..Interface::new(GeneratedSource::INTERFACE, LinkType::ETHERNET)
         };
@@ -48,12 +50,12 @@ impl GeneratedSource {
         GeneratedSource { batches: self.batches.starting(start), ..self }
     }
 
-    /// Has the marks of the batch that is lent say that their packets leave now.
+    /// Writes `now` as the time of sending into the marks of the current batch.
     pub fn restamp(&mut self, now: Timestamp) {
         self.batches.restamp(now);
     }
 
-    /// Whether the recipe has a rate. Without one the packets' times mean nothing to a sender.
+    /// Whether the recipe has a rate. Without one, senders ignore the times of packets.
     pub fn is_paced(&self) -> bool {
         self.batches.generator().is_paced()
     }

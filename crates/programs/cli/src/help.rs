@@ -1,7 +1,7 @@
-//! Help: `-h` is one screen for each command, with the options of every day; `--help` has everything.
+//! Help: `-h` is one screen for each command, with the common options; `--help` has everything.
 //!
-//! Neither form is made before it is requested. The parser reports the request as an error; the same arguments are then
-//! parsed a second time, by a program with the texts of the form.
+//! Neither form is built until it is requested, because every start of the program would pay for it. clap reports the
+//! request as an error; the arguments are then parsed again by a `Command` with the texts of that form.
 
 use std::ffi::OsString;
 
@@ -23,7 +23,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
     ("Check", &["doctor", "filter", "profile", "bench", "memory", "config", "manual"]),
 ];
 
-/// Text of `-h` by command. Commands whose options fit a screen have none.
+/// Text of `-h` by command. Commands whose generated help fits one screen are not listed.
 pub(crate) const SCREENS: [(&str, &str); 28] = [
     ("", include_str!("help/tapline.txt")),
     ("bench", include_str!("help/bench.txt")),
@@ -55,7 +55,7 @@ pub(crate) const SCREENS: [(&str, &str); 28] = [
     ("watch", include_str!("help/watch.txt")),
 ];
 
-/// Ends the program with an error of the parser, which may ask for help.
+/// Prints the error of the parser, or the help that it asks for, and exits.
 pub(crate) fn exit(program: Command, arguments: &[OsString], mut error: Error) -> ! {
     let asks_for_all = arguments.iter().any(|word| word == "--help" || word == "help");
     let shaped = match error.kind() {
@@ -69,7 +69,7 @@ pub(crate) fn exit(program: Command, arguments: &[OsString], mut error: Error) -
     shaped.try_get_matches_from(arguments).err().unwrap_or(error).exit()
 }
 
-/// The program with a screen as the help of each command.
+/// Replaces the help of the commands in [`SCREENS`] with their screens.
 pub(crate) fn short(program: Command) -> Command {
     SCREENS.iter().fold(program, |program, (path, text)| {
         let mut path = path.split_whitespace();
@@ -77,7 +77,7 @@ pub(crate) fn short(program: Command) -> Command {
     })
 }
 
-/// Changes the command that a path leads to.
+/// Applies `change` to the subcommand at `path`.
 fn below<'a>(
     command: Command,
     path: &mut impl Iterator<Item = &'a str>,
@@ -89,7 +89,7 @@ fn below<'a>(
     }
 }
 
-/// The program with all of its help: commands in groups, and examples that are wrapped once.
+/// Gives the program its full help: commands in groups, and examples that only clap wraps.
 pub(crate) fn whole(program: Command) -> Command {
     let groups: String = GROUPS.iter().map(|(title, names)| group(&program, title, names)).collect();
     let template = format!(
@@ -102,16 +102,18 @@ fn group(program: &Command, title: &str, names: &[&str]) -> String {
     let line = |name: &&str| {
         let about = program.find_subcommand(name).and_then(Command::get_about);
         let about = about.map(ToString::to_string).unwrap_or_default();
+        // The details after the colon do not fit into the list.
         let subject = about.split(": ").next().unwrap_or_default();
         format!("  {name:<13}  {subject}\n")
     };
     format!("\n{title}:\n{}", names.iter().map(line).collect::<String>())
 }
 
-/// The widest line of an example with its comment behind it.
+/// The widest line of an example that keeps its comment on the same line.
 const EXAMPLE_WIDTH: usize = 96;
 
-/// A command and those below it, with texts behind the options that clap can wrap.
+/// Joins the lines of each paragraph in the text after the options, in a command and its subcommands: clap would wrap
+/// lines that are wrapped already.
 fn tidy(command: Command) -> Command {
     let text = command.get_after_help().map(|text| unwrapped(&text.to_string()));
     let command = match text {
@@ -121,7 +123,8 @@ fn tidy(command: Command) -> Command {
     command.mut_subcommands(tidy)
 }
 
-/// The text with a line for each paragraph, and comments of long examples below them.
+/// Puts each paragraph on one line, and the comment of a long example below it. A paragraph is a run of lines that do
+/// not begin with a space.
 fn unwrapped(text: &str) -> String {
     let mut all = String::new();
     let mut is_prose = false;
@@ -152,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// Lines and columns of a terminal.
+    /// Lines and columns of the smallest terminal that a screen must fit.
     const SCREEN: (usize, usize) = (24, 90);
 
     fn screens(command: &mut Command, path: &str, found: &mut Vec<(String, String)>) {
@@ -187,7 +190,7 @@ mod tests {
         text.lines().skip_while(|line| *line != "Examples:").skip(1).take_while(|line| !line.is_empty())
     }
 
-    /// Options of a screen are options of its command.
+    /// A screen is written by hand, so it could name options that do not exist.
     #[test]
     fn options_of_screens_are_those_of_commands() {
         let mut program = crate::Cli::command();

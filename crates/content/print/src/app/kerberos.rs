@@ -1,8 +1,9 @@
-//! Kerberos (RFC 4120), by its version alone; the messages of version 4 in part.
+//! Kerberos as tcpdump prints it: of version 5 (RFC 4120) only the version, of version 4 the fields of its common
+//! messages.
 //!
 //! ```text
-//! version 4: 4, type 7 bits and byte order 1, name NUL, instance NUL, realm NUL, ...
-//! version 5: ASN.1, whose first byte is 0x6a or 0x6b for what clients and servers exchange first
+//! version 4: version byte 4, type (7 bits) and byte order (1 bit), name NUL, instance NUL, realm NUL, ...
+//! version 5: ASN.1; the first byte is 0x6a (AS-REQ) or 0x6b (AS-REP): application tags 10 and 11
 //! ```
 
 use crate::bytes::{Cut, Printed, Span};
@@ -35,7 +36,7 @@ const ERRORS: [&str; 11] = [
     "NULL_KEY",
 ];
 
-/// One message: ` v5`.
+/// Prints one message; version 5 as ` v5` only.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "krb";
     let Ok(version) = span.u8(0) else {
@@ -48,6 +49,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
             cx.text(" v4");
             return print_4(cx, span);
         }
+        // Tags of AS-REQ and AS-REP: the version number is further inside.
         106 | 107 => cx.text(" v5"),
         _ => {}
     }
@@ -94,7 +96,7 @@ fn print_4(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// `name.instance@realm`. Returns the start of the rest.
+/// Prints `name.instance@realm`. Returns the offset after it.
 fn print_principal(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
     let at = print_string(cx, span, 2)?;
     cx.text(".");

@@ -1,13 +1,15 @@
-//! First sequence numbers of TCP connections, so that later ones can be shown relative to them.
+//! Keeps the first sequence numbers of TCP connections, to show later numbers relative to them.
 //!
-//! One entry serves both directions: the end with the lower port is the first (with equal ports, the lower address).
+//! One entry serves both directions: its `first` end is the one with the lower port (with equal ports, the lower
+//! address). Any fixed order would do, as long as both directions find the same entry.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 
 use crate::link::slip::Lengths;
 
-/// The most connections kept; past it, all known so far are forgotten and numbers start absolute again.
+/// Maximum number of connections. When it is reached, all are forgotten, and their next segments are shown with
+/// absolute numbers: that bounds the memory without a list by age.
 const CONNECTIONS_MAX: usize = 1 << 18;
 
 /// Both ends of a connection, the first end first.
@@ -17,14 +19,14 @@ struct Ends {
     second: (IpAddr, u16),
 }
 
-/// The numbers that count as zero: of the bytes that the first end sends, and of those that the second sends.
+/// Sequence numbers that are shown as zero, for the bytes that each end sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Origin {
     first: u32,
     second: u32,
 }
 
-/// Numbers of one segment as they are shown, and the base of the numbers in its selective acknowledgements.
+/// Sequence and acknowledgement number of a segment as they are shown, and the base for its selective acknowledgements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Relative {
     pub(crate) seq: u32,
@@ -35,7 +37,8 @@ pub(crate) struct Relative {
 /// Connections seen so far.
 pub(crate) struct Connections {
     origins: HashMap<Ends, Origin>,
-    /// Lengths of earlier packets, which SLIP's compression requires of a receiver.
+    /// Lengths of earlier packets, needed to read compressed SLIP headers. Kept here because they also last from packet
+    /// to packet.
     pub(crate) slip: Lengths,
 }
 
@@ -44,8 +47,8 @@ impl Connections {
         Connections { origins: HashMap::new(), slip: Lengths::new() }
     }
 
-    /// The numbers of a segment with an acknowledgement. The first segment of a connection, and each that opens one
-    /// (`opens`: SYN), sets the origin and keeps its absolute numbers.
+    /// Returns the numbers to show for a segment that has ACK set. The first segment of a connection, and each that
+    /// opens one (`opens`: SYN), sets the origin and is shown with absolute numbers.
     pub(crate) fn relative(
         &mut self,
         source: (IpAddr, u16),
@@ -59,7 +62,7 @@ impl Connections {
         } else {
             Ends { first: source, second: destination }
         };
-        // The end that is acknowledged has sent everything before `ack`, so its origin is one before.
+        // The acknowledged end has sent everything before `ack`: with `ack - 1` as its origin, its next byte is 1.
         let origin = if reversed {
             Origin { first: ack.wrapping_sub(1), second: seq }
         } else {

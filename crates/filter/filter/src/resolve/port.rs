@@ -1,8 +1,8 @@
-//! Ports of TCP, UDP and SCTP.
+//! Resolves `port` and `portrange`: ports of TCP, UDP and SCTP.
 //!
 //! ```text
-//! IPv6  next header is the protocol, no extension headers; ports at 40 and 42
-//! IPv4  protocol, first fragment (0x1fff of bytes 6 and 7 is 0); ports past the header, whose length varies
+//! IPv6  next header is the protocol; ports at 40 and 42; no extension headers, as in libpcap
+//! IPv4  protocol; fragment offset 0 (mask 0x1fff of bytes 6 and 7); ports after the header, whose length varies
 //! ```
 
 use super::host::by_direction;
@@ -16,7 +16,7 @@ use crate::predicate::{FieldOffset, Predicate};
 use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
-/// One port or several in a row, in either order.
+/// One port, or a range of ports with `low <= high`.
 #[derive(Clone, Copy)]
 pub(super) struct PortRange {
     low: u32,
@@ -48,7 +48,7 @@ impl Scope<'_> {
         self.ports(PortRange::one(port), protocol, qualifiers.direction, "port")
     }
 
-    /// `80-90`, `http-8080`.
+    /// Resolves `80-90` or `http-8080`; the ports may be in either order.
     pub(super) fn port_range_name(&mut self, text: &str, qualifiers: Qualifiers) -> Result<Predicate> {
         let wanted = transport(qualifiers.protocol, "portrange")?;
         let wrong = |what: &str| Error::whole(format!("port range '{text}' {what}")).hint(RANGE_HINT);
@@ -64,6 +64,7 @@ impl Scope<'_> {
         }
         let (first, first_protocol) = self.range_end(first)?;
         let (second, second_protocol) = self.range_end(second)?;
+        // Ends of different protocols do not restrict the range to one, as in libpcap.
         let found = if first_protocol == second_protocol { first_protocol } else { None };
         let protocol = agreed(wanted, found)
             .map_err(|other| Error::whole(format!("port in range '{text}' is {other}")))?;
@@ -73,7 +74,7 @@ impl Scope<'_> {
         self.ports(range, protocol, qualifiers.direction, "portrange")
     }
 
-    /// One end of a range: its port, and the protocol if the name has only one.
+    /// Resolves one end of a range: its port, and the protocol as [`service`] has it.
     fn range_end(&self, text: &str) -> Result<(u32, Option<u32>)> {
         if crate::lex::is_number(text) {
             return crate::lex::number(text).map(|port| (port, None));
@@ -82,7 +83,7 @@ impl Scope<'_> {
             .ok_or_else(|| Error::whole(format!("'{text}' is not a valid port")).hint(RANGE_HINT))
     }
 
-    /// A range of ports under one protocol, or under any of the three.
+    /// Tests that a port is in a range, for one protocol or for any of the three.
     pub(super) fn ports(
         &mut self,
         range: PortRange,
@@ -98,7 +99,7 @@ impl Scope<'_> {
             .or(self.ports_ipv4(range, protocol, direction, word)?))
     }
 
-    /// Over IPv4 or IPv6, wherever the transport header is.
+    /// Like [`ports`](Self::ports), but finds the transport header after IPv6 extension headers, too.
     fn ports_behind_extensions(
         &mut self,
         range: PortRange,
@@ -143,7 +144,7 @@ impl Scope<'_> {
         Ok(is_ip.and(carried).and(first).and(ports))
     }
 
-    /// No fragment of IPv4, or the first one.
+    /// Tests that the packet is not a later fragment of IPv4: only the first one has the ports.
     pub(super) fn first_fragment(&mut self) -> Predicate {
         any_set(self.at_network(6), Width::Half, 0x1fff, "IPv4 fragment offset").not()
     }
@@ -158,7 +159,7 @@ fn check_port(port: u32) -> Result<()> {
     Ok(())
 }
 
-/// The IP protocol that a qualifier names, `None` for any that has ports.
+/// Returns the IP protocol of a qualifier; `None` means any protocol with ports.
 fn transport(protocol: Option<Protocol>, word: &str) -> Result<Option<u32>> {
     Ok(Some(match protocol {
         None => return Ok(None),
@@ -174,7 +175,8 @@ fn transports(protocol: Option<u32>) -> impl Iterator<Item = u32> {
     ALL.into_iter().filter(move |number| protocol.is_none_or(|protocol| protocol == *number))
 }
 
-/// A service's port, and its protocol unless it has the same port under both.
+/// Returns the port of a service, and its protocol unless TCP and UDP have the same port. If the ports differ, TCP's is
+/// taken, as in libpcap.
 fn service(ports: Ports) -> Option<(u32, Option<u32>)> {
     match (ports.tcp, ports.udp) {
         (Some(tcp), Some(udp)) if tcp == udp => Some((u32::from(tcp), None)),
@@ -184,7 +186,8 @@ fn service(ports: Ports) -> Option<(u32, Option<u32>)> {
     }
 }
 
-/// The protocol that both the qualifier and the service allow, or the service's name for the other.
+/// Returns the protocol that both the qualifier and the service allow. The error is the name of the service's protocol,
+/// for the message.
 fn agreed(wanted: Option<u32>, found: Option<u32>) -> std::result::Result<Option<u32>, &'static str> {
     match (wanted, found) {
         (Some(wanted), Some(found)) if wanted != found => {

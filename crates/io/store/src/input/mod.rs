@@ -1,4 +1,4 @@
-//! A store as a source: the chunks that a search finds, read and filtered on all cores, packet by packet.
+//! A store as a source of packets: reads the chunks that a search finds, and filters their packets on all cores.
 //!
 //! ```text
 //! ParallelSearch --sections--> Examiner, one a thread: time, filter --packets--> TimeOrder --> batches
@@ -20,27 +20,28 @@ use self::examine::{Examiner, FoundPackets};
 use self::order::TimeOrder;
 use crate::search::{Examine, Next, ParallelSearch, Search, SearchAccount};
 
-/// Packets of a store within the times of a search, which a filter accepts.
+/// Source of the packets of a store that a search finds and a filter accepts.
 pub struct StoreInput {
     name: String,
     search: ParallelSearch<FoundPackets>,
-    /// Whether packets passed a filter.
+    /// Whether there is a filter.
     is_filtered: bool,
     interfaces: Interfaces,
-    /// Packets lent, and packets refused, of each interface.
+    /// Packets lent in batches, and packets that the filter refused, by interface.
     lent: Vec<u64>,
     refused: Vec<u64>,
     /// Packets that were found and wait for older ones.
     order: TimeOrder,
-    /// The packets that are lent, and the part of them that is.
+    /// The result whose packets are being lent. Its records `from..to` are the current batch.
     current: FoundPackets,
     from: usize,
     to: usize,
-    /// Threads read on.
+    /// `advance` has started the threads of the search.
     is_begun: bool,
     is_stopped: bool,
+    /// The end of the search was reached.
     is_read: bool,
-    /// The warnings of the search are among the faults.
+    /// The warnings of the search were added to `faults`.
     is_warned: bool,
     /// Error of the filter, after which no packet can be decided.
     failure: Option<Error>,
@@ -54,28 +55,29 @@ pub struct StoreInput {
 /// Settings for reading a store.
 #[derive(Clone, Default)]
 pub struct StoreReading {
-    /// Threads that read; 0 for two a processor. 1 is the thread that calls [`advance`](Source::advance).
+    /// Number of threads that read; 0 means two for each processor. With 1, the thread that calls
+    /// [`advance`](Source::advance) reads.
     pub threads: usize,
-    /// Bytes of chunks that are read a second at most.
+    /// Maximum bytes of chunks to read in a second.
     pub rate: Option<NonZeroU64>,
-    /// The filter; without one all packets of the time are lent.
+    /// The filter; without one all packets in the times of the search are lent.
     pub sieve: Option<SearchFilter>,
 }
 
 /// Threads for each processor: while one thread waits for the disk another works on the chunk that it read, and disks
 /// are faster with several requests at once.
 const THREADS_PER_PROCESSOR: usize = 2;
-/// Faults of chunks that are reported at once, at most.
+/// Maximum number of chunk faults kept for the next report; further ones are only counted.
 const FAULTS_TOLD_MAX: usize = 16;
-/// The time for which opening waits for the first packets before it looks again.
+/// Poll interval while opening waits for the first packets.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
-/// Counters of a search so far, for other threads.
+/// Counters of a running search, shared with other threads.
 #[derive(Clone, Debug, Default)]
 pub struct SearchReport(Arc<Mutex<SearchAccount>>);
 
 impl SearchReport {
-    /// Counters up to the last requested chunk.
+    /// Returns the counters as of the last result that the source took.
     pub fn get(&self) -> SearchAccount {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -87,8 +89,8 @@ impl SearchReport {
 
 impl StoreInput {
     /// Opens the packets of a search; `name` is the store's name in the account. Reads up to the first chunks of the
-    /// search: they describe the interfaces for which filters are compiled. The threads that did so end, so that rights
-    /// may be given up; those that read on are made by the first [`advance`](Source::advance).
+    /// search, because they describe the interfaces for which filters are compiled. The threads for this have ended on
+    /// return, so that the caller can drop privileges; the first [`advance`](Source::advance) starts new ones.
     pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
         let threads = match reading.threads {
             0 => THREADS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from),
@@ -125,7 +127,7 @@ impl StoreInput {
         input
     }
 
-    /// The counters of the search.
+    /// Returns the counters of the search, which stay current.
     pub fn report(&self) -> SearchReport {
         self.report.clone()
     }
@@ -167,12 +169,13 @@ impl StoreInput {
         if let Some(empty) = self.order.add(found) {
             self.search.give_back(empty.bytes);
         }
+        // Packets that were found before the error are still lent.
         if self.failure.is_some() {
             self.order.end();
         }
     }
 
-    /// Goes on to other packets than those that were lent, if some may be.
+    /// Moves to the next result that may be lent. Returns whether there is one.
     fn next_found(&mut self) -> bool {
         let Some(found) = self.order.next() else { return false };
         let used = std::mem::replace(&mut self.current, found);
@@ -181,7 +184,7 @@ impl StoreInput {
         true
     }
 
-    /// Moves on to the next packets found.
+    /// Moves to the next batch of the current result. Returns whether there is one.
     fn next_batch(&mut self) -> bool {
         self.from = self.to;
         self.to = self.current.records.len().min(self.from + BATCH_MAX);
@@ -198,14 +201,14 @@ impl StoreInput {
         self.warn_once();
     }
 
-    /// Reports chunks that could not be read, once.
+    /// Adds the warnings of the search to `faults`, once.
     fn warn_once(&mut self) {
         if !std::mem::replace(&mut self.is_warned, true) {
             self.faults.extend(self.search.account().warnings(&self.name));
         }
     }
 
-    /// Goes on to the packets that wait for older ones: no more results are to come, or not soon.
+    /// Moves to packets that wait for older ones. Called when no more results will come, or none soon.
     fn lend_all(&mut self) -> bool {
         self.order.end();
         self.next_found()
@@ -244,7 +247,7 @@ impl Source for StoreInput {
             match next {
                 Next::Found(found) => {
                     self.take(found);
-                    // Chunks without a wanted packet are not a reason to keep the caller.
+                    // Return in time even if the chunks so far had no matching packet.
                     is_late = Instant::now() >= until;
                 }
                 Next::Idle if self.search.is_waiting() && self.lend_all() => {}
@@ -286,6 +289,7 @@ impl Source for StoreInput {
         };
         let mut rows: Vec<InterfaceAccount> = rows.map(row).collect();
         let account = self.report.get();
+        // Chunks count losses for the whole recording, not by interface: the first row has them.
         if let Some(first) = rows.first_mut() {
             let mut lose = |counter: &str, count| {
                 first.losses.push(Loss { place: LossPoint::File, counter: counter.to_owned(), count });
@@ -314,16 +318,17 @@ impl Source for StoreInput {
     }
 }
 
-/// One table of the interfaces that all threads met, in the order of recording.
+/// One table of the interfaces that all threads found, in the order of recording.
 #[derive(Default)]
 struct Interfaces {
     all: Vec<Interface>,
     alike: HashMap<Interface, Alike>,
-    /// The numbers here of each thread's interfaces.
+    /// For each thread, its interface numbers as numbers of this table.
     of_thread: Vec<Vec<InterfaceId>>,
 }
 
-/// Interfaces that are described alike: the first of each thread are one, the second of each, and so on.
+/// Interfaces with the same description. Threads find them in the same order, so the first one of each thread is the
+/// same interface, the second one of each thread is the next, and so on.
 #[derive(Default)]
 struct Alike {
     ids: Vec<InterfaceId>,
@@ -349,6 +354,7 @@ impl Interfaces {
             }
             ids.push(alike.ids[place]);
         }
+        // The usual case: the numbers agree, and the records need no change.
         let is_same = ids.iter().enumerate().all(|(at, id)| id.0 as usize == at);
         if !is_same {
             for record in &mut found.records {
