@@ -21,7 +21,7 @@ pub struct Table {
 pub struct StageResult {
     /// The stage's name.
     pub stage: String,
-    /// What people and machines read.
+    /// The table that people and machines read.
     pub table: Table,
     /// The values of which the table is made, of a type that the crate of the stage knows.
     pub values: Option<Arc<dyn Any + Send + Sync>>,

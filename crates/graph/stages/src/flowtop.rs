@@ -124,7 +124,7 @@ pub struct FlowRow {
     pub again: Option<u64>,
     /// The state at its end.
     pub state: &'static str,
-    /// Why it ended.
+    /// Reason for its end.
     pub end: &'static str,
     /// The first packet's time, in nanoseconds since 1970.
     pub first_ns: i64,
