@@ -285,7 +285,8 @@ impl Signatures {
 }
 
 impl Reports {
-    /// Counts a finding, and writes its alert. `threshold` limits reports alone: what it keeps back is dropped.
+    /// Counts a finding, and writes its alert. `threshold` limits only reports: packets of the findings that it suppresses
+    /// are dropped all the same.
     fn take(&mut self, index: usize, alert: &Alert<'_>) -> Result<Fate, Error> {
         let Alert { signature, headers, packet, .. } = *alert;
         self.tallies[index].fitted += 1;
