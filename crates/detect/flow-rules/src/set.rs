@@ -410,8 +410,8 @@ mod tests {
         let first = Arc::new(RuleSet::new(file(&[a, b, x, y].concat()), false));
         let mut decision = Decision::default();
         for _ in 0..3 {
-            first.obey_exact(exact(&first, a), 100, &mut decision);
-            first.obey_exact(exact(&first, b), 10, &mut decision);
+            first.obey_exact(exact(&first, a), 100, 1, &mut decision);
+            first.obey_exact(exact(&first, b), 10, 1, &mut decision);
             first.obey_list(0, 7, &mut decision);
             first.obey_list(1, 8, &mut decision);
             first.obey_rest(1, &mut decision);
@@ -419,7 +419,7 @@ mod tests {
         // b has another action now, x another place, y is gone.
         let text = [a, "flow tcp [::1]:1 -> [::2]:2 => drop\nrule: arp => pass\n", x].concat();
         let second = RuleSet::after(file(&text), false, Arc::clone(&first));
-        second.obey_exact(exact(&second, a), 100, &mut decision);
+        second.obey_exact(exact(&second, a), 100, 1, &mut decision);
         first.obey_list(0, 7, &mut decision);
         second.obey_list(1, 7, &mut decision);
         let expect = |report: Report| {

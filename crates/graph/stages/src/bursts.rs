@@ -311,7 +311,8 @@ mod tests {
     #[test]
     fn a_window_has_bounds() {
         for text in ["b :: bursts(window=999us)", "b :: bursts(window=1001ms)"] {
-            assert!(Trial::graph(text).is_err_and(|why| why.contains("from 1ms to 1s")), "{text}");
+            let graph = format!("file(\"in\") -> {text} -> json");
+            assert!(Trial::graph(&graph).is_err_and(|why| why.contains("from 1ms to 1s")), "{text}");
         }
     }
 }
