@@ -47,6 +47,7 @@ static CLASSES: &[StageClass] = &[
     crate::cut::CLASS,
     crate::decap::CLASS,
     crate::trailer::CLASS,
+    crate::arista7150::CLASS,
     crate::mask::CLASS,
     crate::streams::reassemble::CLASS,
     crate::delay::CLASS,

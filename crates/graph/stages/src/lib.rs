@@ -16,6 +16,7 @@
 #[cfg(test)]
 extern crate self as tapline_stages;
 
+mod arista7150;
 mod arrow;
 mod balance;
 mod batches;

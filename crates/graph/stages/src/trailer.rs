@@ -3,6 +3,7 @@
 //! ```text
 //! metamako   frame | FCS of the frame, 4 | extensions, 4 each | seconds, 4 | nanoseconds, 4 | flags, 1 | device, 2 | port, 1 | FCS, 4
 //! exablaze   frame | FCS of the frame, 4 | device, 1 | port, 1 | seconds, 4 | 2^-40 seconds, 5 | reserved, 1 | FCS, 4
+//! ixia       frame | fields: kind, 1; length, 1; value | length of the fields, 1 | AF12 | checksum, 2 | FCS, 4
 //! vss        frame | seconds, 4 | clock, 2 bits, and nanoseconds, 30 bits | port, 0 to 2 | FCS, 4
 //! ```
 //!
@@ -11,6 +12,7 @@
 
 use tapline_graph::catalog::{Arguments, Constructor, Parameter, ParameterType, StageClass};
 use tapline_graph::{Out, Packets, Stage, Table};
+use tapline_packet::checksum::internet;
 use tapline_packet::{Batch, Packet, Record, Timestamp};
 use tapline_source::Error;
 
@@ -23,9 +25,9 @@ pub(crate) const CLASS: StageClass = StageClass {
     parameters: &[
         Parameter {
             name: "kind",
-            kind: ParameterType::Choice(&["metamako", "exablaze", "vss"]),
+            kind: ParameterType::Choice(&["metamako", "exablaze", "ixia", "vss"]),
             default: None,
-            meaning: "metamako: Arista 7130 (Metawatch), with its extensions. exablaze: Cisco Nexus 3550 and Exablaze Fusion. vss: VSS Monitoring",
+            meaning: "metamako: Arista 7130 (Metawatch), with its extensions. exablaze: Cisco Nexus 3550 and Exablaze Fusion. ixia: Ixia Anue and Vision. vss: VSS Monitoring",
         },
         Parameter {
             name: "port",
@@ -49,6 +51,7 @@ fn make(arguments: &Arguments) -> Trailer {
     let read = match arguments.text("kind") {
         "metamako" => metamako,
         "exablaze" => exablaze,
+        "ixia" => ixia,
         _ => vss,
     };
     let (port, apart_ns) = (arguments.number("port") as usize, arguments.nanoseconds("apart"));
@@ -183,6 +186,34 @@ fn exablaze(data: &[u8], _: usize) -> Option<Stamp> {
     Some(Stamp { time: time(seconds, nanos as u64)?, len: data.len() - end.0.len() })
 }
 
+/// Mark of an Ixia trailer.
+const IXIA_MARK: u64 = 0xaf12;
+
+/// Fields of Ixia with a time: seconds and nanoseconds of a local clock, NTP, GPS, PTP, or one that holds over.
+const IXIA_TIMES: std::ops::RangeInclusive<u8> = 3..=7;
+
+fn ixia(data: &[u8], _: usize) -> Option<Stamp> {
+    let mut end = FromEnd(data);
+    let (checksum, mark, len) = (end.take(2)?, end.take(2)?, end.take(1)? as usize);
+    let start = end.0.len().checked_sub(len)?;
+    // The checksum of the Internet, over all before it.
+    let covered = &data[start..data.len() - 2];
+    if mark != IXIA_MARK || u64::from(internet(covered)) != checksum {
+        return None;
+    }
+    let mut fields = &end.0[start..];
+    while let [kind, len, rest @ ..] = fields {
+        let (value, behind) = rest.split_at_checked(usize::from(*len))?;
+        fields = behind;
+        if let (true, &[_, _, _, _, _, _, _, _]) = (IXIA_TIMES.contains(kind), value) {
+            let mut value = FromEnd(value);
+            let (nanos, seconds) = (value.take(4)?, value.take(4)?);
+            return Some(Stamp { time: time(seconds, nanos)?, len: data.len() - start });
+        }
+    }
+    None
+}
+
 fn vss(data: &[u8], port: usize) -> Option<Stamp> {
     let mut end = FromEnd(data);
     end.skip(port)?;
@@ -221,6 +252,16 @@ mod tests {
         [&[1, 2, 3, 4, 9, 8][..], &SECONDS.to_be_bytes(), &fraction.to_be_bytes()[3..], &[0]].concat()
     }
 
+    /// Fields, their length, the mark, and the checksum of all before it.
+    fn ixia_trailer(fields: &[u8]) -> Vec<u8> {
+        let covered = [fields, &[fields.len() as u8, 0xaf, 0x12]].concat();
+        let words = covered
+            .chunks(2)
+            .map(|pair| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |low| u32::from(*low)));
+        let sum = words.fold(0, |sum, word| (sum + word) % 0xffff);
+        [&covered[..], &(!(sum as u16)).to_be_bytes()].concat()
+    }
+
     fn check(kind: &str, trailer: &[u8], nanos: i64) {
         for behind in [&[][..], &[0xde, 0xad, 0xbe, 0xef]] {
             let mut trial = Trial::of(&format!("t :: trailer({kind})"));
@@ -244,6 +285,10 @@ mod tests {
         check("exablaze", &exablaze_trailer(), 499_999);
         let vss = [SECONDS.to_be_bytes(), (0xc000_0000_u32 | 500_000).to_be_bytes()].concat();
         check("vss", &vss, 500_000);
+        let stamp = [&[6, 8][..], &SECONDS.to_be_bytes(), &500_000_u32.to_be_bytes()].concat();
+        check("ixia", &ixia_trailer(&stamp), 500_000);
+        // The original length before the time.
+        check("ixia", &ixia_trailer(&[&[1, 2, 0, 60], &stamp[..]].concat()), 500_000);
         check("vss, port=2", &[&vss[..], &[0, 7]].concat(), 500_000);
     }
 
@@ -275,7 +320,7 @@ mod tests {
                     (*bits >> 56) as u8
                 };
                 let data: Vec<u8> = (0..len).map(|_| byte(&mut bits)).collect();
-                for read in [metamako as Read, exablaze, vss] {
+                for read in [metamako as Read, exablaze, ixia, vss] {
                     assert!(read(&data, 2).is_none_or(|stamp| stamp.len <= len));
                 }
             }

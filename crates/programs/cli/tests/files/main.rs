@@ -42,5 +42,6 @@ mod store_reports;
 mod store_rights;
 mod store_scan;
 mod streams;
+mod trailers;
 mod vlan_filters;
 mod watch;
