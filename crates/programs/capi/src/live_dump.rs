@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub(crate) struct LiveDump {
     thread: JoinHandle<Option<Ended>>,
     stop: Arc<AtomicBool>,
     wakeup: Arc<Wakeup>,
+    /// Bytes in the file.
+    position: Arc<AtomicU64>,
 }
 
 impl LiveDump {
@@ -78,7 +80,9 @@ impl LiveDump {
             Err(failure) => return Err((work, failure)),
         };
         let stop = Arc::new(AtomicBool::new(false));
+        let position = Arc::new(AtomicU64::new(0));
         let mut dumping = Dumping {
+            position: Arc::clone(&position),
             file,
             path: path.to_owned(),
             form,
@@ -100,9 +104,14 @@ impl LiveDump {
             Err(error) => return Err((work, Failure::system("Could not start a thread", &error))),
         };
         match give.send(work) {
-            Ok(()) => Ok(LiveDump { thread, stop, wakeup }),
+            Ok(()) => Ok(LiveDump { thread, stop, wakeup, position }),
             Err(mpsc::SendError(work)) => Err((work, Failure::error("the dump's thread has ended"))),
         }
+    }
+
+    /// Bytes that are in the file: without those that the writer still has.
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
     }
 
     /// Whether a limit was reached, or an error occurred.
@@ -121,6 +130,7 @@ impl LiveDump {
 }
 
 struct Dumping {
+    position: Arc<AtomicU64>,
     file: BufWriter<File>,
     path: String,
     form: DumpSettings,
@@ -151,12 +161,19 @@ impl Dumping {
                     return self.flush();
                 }
             }
+            self.note_position();
         }
         self.flush()
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.file.flush().map_err(|error| Failure::system(&self.path, &error))
+        self.file.flush().map_err(|error| Failure::system(&self.path, &error))?;
+        self.note_position();
+        Ok(())
+    }
+
+    fn note_position(&self) {
+        self.position.store(self.bytes - self.file.buffer().len() as u64, Ordering::Relaxed);
     }
 
     /// Writes a packet, unless it would exceed a limit. Returns whether to go on.

@@ -3,6 +3,7 @@
 //! ```text
 //! counts:       in the kernel, by the filter's program; where that cannot be, of the packets read here
 //! each timeout: one record, header { time, 16, 16 }, data { packets u64, bytes u64 } since the last one, in this machine's byte order
+//! beside a dump: header { time, 24, 24 }, data { packets u64, bytes u64, bytes in the dump's file u64 }
 //! ```
 
 use std::ffi::c_int;
@@ -81,7 +82,11 @@ fn record(state: &mut HandleState) -> Option<Lent> {
         tv_sec: now.as_secs() as libc::time_t,
         tv_usec: precision.of_nanos(now.subsec_nanos()),
     };
-    let record = state.extras.tally.as_mut()?.take();
+    let tally = state.extras.tally.as_mut()?;
+    if let Some(dump) = &state.extras.live_dump {
+        tally.set_dumped(dump.position());
+    }
+    let record = tally.take();
     let len = record.len() as u32;
     Some(Lent { header: PacketHeader { ts, cap_len: len, len }, data: record.as_ptr() })
 }

@@ -74,7 +74,8 @@ fn resize(state: &mut HandleState, settings: Settings) -> Result<c_int, Failure>
     Ok(0)
 }
 
-/// `pcap_setmode`: 0 for packets, 1 for counts, 17 for counts while `pcap_live_dump` writes the packets. The kernel
+/// `pcap_setmode`: 0 for packets, 1 for counts, 17 for counts and the position of the file while `pcap_live_dump` writes
+/// the packets. The kernel
 /// counts; where it does not, packets are read and counted here, and there is no mode 17.
 ///
 /// # Safety
@@ -95,7 +96,7 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
                 Some(source.count_in_kernel(false).map_or_else(|_| Tally::default(), Tally::in_kernel))
             }
             MODE_STATISTICS_AND_DUMP => {
-                Some(Tally::in_kernel(source.count_in_kernel(true).map_err(|why| {
+                Some(Tally::beside_dump(source.count_in_kernel(true).map_err(|why| {
                     Failure::error(format!(
                         "Counts with a dump are those of the kernel, which does not count: {why}"
                     ))

@@ -73,15 +73,19 @@ static void counts_beside_a_dump(const char *device, char *name) {
     pcap_t *p = open_near(device, 50);
     struct pcap_pkthdr *header;
     const u_char *data;
-    uint64_t counts[2], packets = 0, bytes = 0;
+    uint64_t counts[3], packets = 0, bytes = 0;
     printf("both %d", pcap_setmode(p, MODE_STAT | MODE_DUMP));
     printf(" dump %d\n", pcap_live_dump(p, name, 0, 7));
     send_many(7, 100);
     while (packets < 7 && pcap_next_ex(p, &header, &data) == 1) {
-        memcpy(counts, data, 16);
+        memcpy(counts, data, 24);
         packets += counts[0], bytes += counts[1];
     }
     printf("counted %llu packets, %llu bytes", (unsigned long long)packets, (unsigned long long)bytes);
+    /* The file's header, and seven packets of 100 bytes with their headers. */
+    for (int tries = 100; counts[2] != 24 + 7 * 116 && tries > 0; tries--)
+        if (pcap_next_ex(p, &header, &data) == 1) memcpy(counts, data, 24);
+    printf(" in a record of %u, dumped %llu", header->len, (unsigned long long)counts[2]);
     printf(" ended %d\n", pcap_live_dump_ended(p, 1));
     pcap_t *file = pcap_open_offline(name, errbuf);
     for (packets = 0; pcap_next_ex(file, &header, &data) == 1;) packets += header->len == 100;

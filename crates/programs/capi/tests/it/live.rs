@@ -115,7 +115,7 @@ fn winpcaps_additions_work_as_documented() {
         filter 0 mode 0\ncounted 16 packets, 5852 bytes\n\
         odd mode -1 [unknown mode 9: 0 captures packets, 1 counts them, 17 counts while pcap_live_dump writes them]\n\
         mode 0\ncaptured 1200\n\
-        both 0 dump 0\ncounted 7 packets, 784 bytes ended 1\ndumped 7\n\
+        both 0 dump 0\ncounted 7 packets, 784 bytes in a record of 24, dumped 836 ended 1\ndumped 7\n\
         dump 0 ended 0\nreading meanwhile -1\nended 1\nnot dumping -1\nfile 5\ndump 0\nended 1\nbytes 256\ndump 0\nuntil the close 3\n\
         queued 0\nqueued 0\nqueued 0\nqueued -1\nsent 1\ngot 100\ngot 101\ngot 102\ngap kept 1\n\
         one of four: 3 7 11 15 19\nfirst after a minute 0\n\
