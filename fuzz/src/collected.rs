@@ -107,6 +107,7 @@ pub fn collected_seeds() -> Vec<Vec<u8>> {
         tos: 0,
     };
     let flow = |number: u8| Flow {
+        id: 0,
         endpoints: [side(number, 40_000, 3), side(200, 443, u64::from(number % 3))],
         protocol: 6,
         end_reason: EndReason::Idle,

@@ -6,6 +6,7 @@
 //!
 //! Each law takes bytes as a hostile sender or a damaged disk might give them.
 
+mod application;
 mod collected;
 mod engines;
 mod places;
@@ -60,6 +61,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "collected", check: collected, seeds: collected::collected_seeds },
     Law { name: "places", check: places, seeds: places::places_seeds },
     Law { name: "wire", check: wire, seeds: wire::wire_seeds },
+    Law { name: "application", check: application, seeds: application::application_seeds },
     Law { name: "sip", check: sip, seeds: sip::sip_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
     Law { name: "signatures", check: signatures, seeds: signatures::signatures_seeds },
@@ -137,6 +139,7 @@ impl Read for Trickle {
     }
 }
 
+pub use application::application;
 pub use collected::collected;
 pub use engines::engines;
 pub use places::places;

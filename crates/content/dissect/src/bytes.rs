@@ -31,6 +31,11 @@ impl<'b> ByteReader<'b> {
         self.array().map(|[high, middle, low]| u32::from_be_bytes([0, high, middle, low]) as usize)
     }
 
+    /// Four bytes in network order.
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_be_bytes)
+    }
+
     /// A vector behind its length of one byte.
     pub(crate) fn vector8(&mut self) -> Option<&'b [u8]> {
         let len = self.u8()?;

@@ -8,6 +8,7 @@
 //!               --> quic::decrypt_initials: CRYPTO -> tls::Hello::from_crypto
 //! tls::ClientHello --> ja3(), ja4()
 //! TCP payload   --> http::Head --> fields::Fields
+//! first bytes --> application::of_stream, application::of_datagram: FTP, SMTP, SIP, databases and others
 //! SIP         --> sip::Message --> sip::media: where RTP comes;  rtp::Header --> rtp::Stream: loss and jitter
 //! ```
 //!
@@ -16,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod application;
 mod bytes;
 pub mod dns;
 pub mod dtls;
@@ -35,4 +37,15 @@ pub enum Detection<T> {
     NeedMore,
     /// The message.
     Match(T),
+}
+
+impl<T> Detection<T> {
+    /// Changes the message.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Detection<U> {
+        match self {
+            Detection::Match(message) => Detection::Match(change(message)),
+            Detection::NeedMore => Detection::NeedMore,
+            Detection::NoMatch => Detection::NoMatch,
+        }
+    }
 }

@@ -16,6 +16,7 @@
 use std::net::IpAddr;
 use std::str;
 
+use crate::Detection;
 use crate::fields::{Fields, head_len, line_end};
 
 /// Media of a description, and payload types of each, that are kept.
@@ -89,6 +90,33 @@ impl<'m> Message<'m> {
         }
         message.sdp = if is_sdp { str::from_utf8(body).ok() } else { None };
         (!message.call_id.is_empty()).then_some(message)
+    }
+}
+
+/// Whether a message begins here: by the scheme of its address, else by its whole first line.
+pub fn begins(bytes: &[u8]) -> Detection<()> {
+    /// The longest first line that is waited for.
+    const LINE_MAX: usize = 512;
+    const ANSWER: &[u8] = b"SIP/2.0 ";
+    let is_prefix = |word: &[u8]| bytes.len() <= word.len() && word.starts_with(bytes);
+    if is_prefix(ANSWER) || METHODS.iter().any(|method| is_prefix(method.as_bytes())) {
+        return Detection::NeedMore;
+    }
+    let method = METHODS.iter().find(|method| bytes.starts_with(method.as_bytes()));
+    let address = method.and_then(|method| bytes[method.len()..].strip_prefix(b" "));
+    let has_scheme = |scheme: &[u8]| address.is_some_and(|address| address.starts_with(scheme));
+    if has_scheme(b"sip:") || has_scheme(b"sips:") {
+        return Detection::Match(());
+    }
+    if address.is_none() && !bytes.starts_with(ANSWER) {
+        return Detection::NoMatch;
+    }
+    let line =
+        line_end(&bytes[..bytes.len().min(LINE_MAX)]).and_then(|len| str::from_utf8(&bytes[..len]).ok());
+    match line {
+        Some(line) if start(line.trim_end()).is_some() => Detection::Match(()),
+        None if bytes.len() < LINE_MAX && !bytes.contains(&b'\n') => Detection::NeedMore,
+        _ => Detection::NoMatch,
     }
 }
 

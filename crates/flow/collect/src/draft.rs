@@ -81,6 +81,7 @@ pub(crate) struct Draft {
     post_addresses: [Option<IpAddr>; 2],
     post_ports: [Option<u16>; 2],
     nat_event: Option<u8>,
+    flow_id: u64,
     firewall_event: Option<u8>,
     /// The length of the frame whose first bytes the record has; 0 if unknown.
     frame_len: u32,
@@ -118,6 +119,7 @@ impl Draft {
             post_addresses: [None; 2],
             post_ports: [None; 2],
             nat_event: None,
+            flow_id: 0,
             firewall_event: None,
             frame_len: 0,
             is_not_ip: false,
@@ -268,6 +270,7 @@ impl Draft {
             Field::PostDestinationAddress => set_address(&mut self.post_addresses[1], bytes),
             Field::PostSourcePort => self.post_ports[0] = Some(value as u16),
             Field::PostDestinationPort => self.post_ports[1] = Some(value as u16),
+            Field::FlowId => self.flow_id = value,
             Field::NatEvent => self.nat_event = Some(value as u8),
             Field::FrameLen => self.frame_len = low,
             Field::FrameSection => self.set_section(LinkType::ETHERNET, bytes),
@@ -489,6 +492,7 @@ impl Draft {
         };
         Flow {
             endpoints: [endpoint(0), endpoint(1)],
+            id: self.flow_id,
             protocol: self.protocol,
             end_reason,
             context,

@@ -87,6 +87,7 @@ pub(crate) enum Field {
     PostSourcePort,
     PostDestinationPort,
     NatEvent,
+    FlowId,
     FirewallEvent,
     /// The length of a frame, and the first bytes of it, or of an IP packet (RFC 7133, RFC 5477).
     FrameLen,
@@ -190,6 +191,7 @@ impl Field {
             226 | 282 | 40_002 => Field::PostDestinationAddress,
             227 | 40_003 => Field::PostSourcePort,
             228 | 40_004 => Field::PostDestinationPort,
+            148 => Field::FlowId,
             230 => Field::NatEvent,
             312 => Field::FrameLen,
             // Cisco's layer2packetSectionData.

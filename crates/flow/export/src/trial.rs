@@ -29,6 +29,7 @@ pub(crate) fn flow(protocol: u8, ends: [(IpAddr, u16); 2], bytes: u64, time: Tim
         context: FlowContext::NONE,
         details: None,
         collected: None,
+        id: 0,
     }
 }
 

@@ -1,12 +1,12 @@
 //! Meters a capture file and reports the cost: `cargo run --release -p tapline-flow --example meter -- FILE
-//! [flows-max [LINES]]`. LINES is a file for the flows as lines of JSON.
+//! [flows-max [LINES [details]]]`. LINES is a file for the flows as lines of JSON; - for none.
 
 use std::error::Error;
 use std::path::Path;
 
 use tapline_file::FileSource;
 use tapline_flow::export::{ExportOptions, RowFormat, RowWriter};
-use tapline_flow::{Meter, MeterSettings};
+use tapline_flow::{DetailFields, Meter, MeterSettings};
 use tapline_packet::Selection;
 use tapline_sys::usage::CpuTime;
 
@@ -19,8 +19,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let lines = arguments
         .next()
+        .filter(|path| path != "-")
         .map(|path| RowWriter::create(Path::new(&path), RowFormat::Json, &ExportOptions::of_rows("", false)));
     let mut lines = lines.transpose()?;
+    if let Some(details) = arguments.next() {
+        settings.details = DetailFields::parse(&details)?;
+    }
     let before = CpuTime::of_process();
     let mut file = FileSource::open(Path::new(&path))?;
     let mut meter = Meter::new(&settings)?;

@@ -12,6 +12,9 @@ pub struct Flow {
     /// The source of the first packet, then its destination. The counters of a side are of the packets that this
     /// endpoint sent.
     pub endpoints: [Endpoint; 2],
+    /// Number of the record (IANA's `flowId`): a meter counts the flows that it ends, from 1 on. Of a collected flow the
+    /// exporter's, 0 if it gave none.
+    pub id: u64,
     /// The IP protocol number; of IPv6 the one behind all extension headers.
     pub protocol: u8,
     /// The reason for the end.

@@ -34,8 +34,8 @@ mod wheel;
 
 pub use collected::{Collected, KnownField, KnownFields};
 pub use details::{
-    Application, DetailFields, Details, Dns, DnsAnswer, Http, InterarrivalTimes, LABELS_KEPT, LabelStack,
-    LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,
+    Application, DetailFields, Details, Dns, DnsAnswer, FoundBy, Http, InterarrivalTimes, LABELS_KEPT,
+    LabelStack, LinkHeader, MacAddress, PAYLOAD_MAX, RefusedDetails, SIZES, SizeCounts, Tcp, TcpSide, Tls,
     application_names, is_plain, recognise,
 };
 pub use error::Error;

@@ -81,6 +81,8 @@ pub(crate) struct Table {
     seeds: Seeds,
     fields: KeyFields,
     timeouts: Timeouts,
+    /// Flows that have ended.
+    ended: u64,
     pub(crate) clock: i64,
 }
 
@@ -123,6 +125,7 @@ impl Table {
             seeds: key::seeds(seed),
             fields,
             timeouts,
+            ended: 0,
             clock,
         })
     }
@@ -565,7 +568,16 @@ impl Table {
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
         let details = self.details.as_mut();
         let details = details.map(|details| details.take(slot, protocol, ports, first, &endpoints));
-        Flow { endpoints, protocol, end_reason: end, context: cold.context, details, collected: None }
+        self.ended += 1;
+        Flow {
+            endpoints,
+            id: self.ended,
+            protocol,
+            end_reason: end,
+            context: cold.context,
+            details,
+            collected: None,
+        }
     }
 }
 

@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use tapline_flow::{Flow, Journal, Sampling, Statistics};
 use tapline_packet::{ClockReading, Interface, Timestamp};
-use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount};
+use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount, SkipCause};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -183,8 +183,8 @@ pub struct ExpiredFlows<'a> {
     /// The factor by which the flows' packets and bytes were multiplied, as an estimate that includes sampled out
     /// packets; 1 for real counts.
     pub scale: u64,
-    /// Packets of flows that ended and are not among these: they had too few.
-    pub small_packets: u64,
+    /// Packets of flows that ended and are not among these, and why they are not.
+    pub left_out: (SkipCause, u64),
     /// Other exporters metered the flows: the packets that they count did not come along the graph's edges.
     pub is_collected: bool,
 }

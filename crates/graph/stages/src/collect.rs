@@ -28,7 +28,7 @@ use tapline_graph::{
 use tapline_packet::headers::Headers;
 use tapline_packet::numbers::ip_protocol;
 use tapline_packet::{Interface, Timestamp};
-use tapline_source::{Error, InterfaceAccount};
+use tapline_source::{Error, InterfaceAccount, SkipCause};
 
 use crate::flow::seconds::{begin_of, second_of};
 use crate::flow_filter::FlowFilter;
@@ -177,7 +177,7 @@ impl CollectStage {
             sampling: Sampling::NONE,
             is_live: self.is_live,
             scale: 1,
-            small_packets: 0,
+            left_out: (SkipCause::SmallFlow, 0),
             is_collected: true,
         });
         self.collector.recycle(&mut self.flows);

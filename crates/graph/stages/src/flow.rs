@@ -5,6 +5,7 @@
 //!               \-----> flows that have ended, to the stages right behind
 //! ```
 
+mod choice;
 pub(super) mod seconds;
 
 use std::any::Any;
@@ -29,6 +30,7 @@ use crate::flow_results::FlowResults;
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::sample::Blocks;
 use crate::settings::StageSettings;
+use choice::Choice;
 use seconds::{Seconds, begin_of, second_of};
 
 pub(crate) const CLASS: StageClass = StageClass {
@@ -116,12 +118,9 @@ pub(crate) const CLASS: StageClass = StageClass {
             default: Some("no"),
             meaning: "whether a `view` behind it gets the counts of each flow; 8 bytes a packet go to its thread",
         },
-        Parameter {
-            name: "min_packets",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("1"),
-            meaning: "flows with fewer packets, of both directions, are counted and not handed on",
-        },
+        choice::MIN_PACKETS,
+        choice::MIN_BYTES,
+        choice::DIRECTIONS,
         Parameter {
             name: "scale",
             kind: ParameterType::Choice(&["no", "yes"]),
@@ -151,9 +150,8 @@ pub(crate) const CLASS: StageClass = StageClass {
                 blocks: None,
                 is_seeded: false,
             },
-            min_packets: arguments.number("min_packets"),
+            choice: Choice::of(arguments)?,
             scale: if arguments.text("scale") == "yes" { arguments.number("sample") } else { 1 },
-            small: Small::default(),
             ended: Vec::with_capacity(1024),
             // Until packets come it is known to who opened the sources, and told with the view.
             is_live: is_viewed
@@ -190,10 +188,9 @@ struct FlowStage {
     /// With `view=yes`.
     seconds: Option<Seconds>,
     sampler: Sampler,
-    min_packets: u64,
+    choice: Choice,
     /// The factor of the counts of flows.
     scale: u64,
-    small: Small,
     ended: Vec<Flow>,
     is_live: bool,
     clock: LiveClock,
@@ -203,34 +200,17 @@ struct FlowStage {
     span: Option<(Timestamp, Timestamp)>,
 }
 
-/// Flows with fewer packets than are handed on.
-#[derive(Clone, Copy, Default)]
-struct Small {
-    flows: u64,
-    packets: u64,
-}
-
 impl FlowStage {
-    /// Takes small flows out of those that ended, and scales the rest; the packets of the small ones.
+    /// Takes flows out that are not handed on, and scales the rest; the packets of those taken out.
     fn select(&mut self) -> u64 {
-        let before = self.small.packets;
-        if self.min_packets > 1 {
-            self.ended.retain(|flow| {
-                let is_kept = flow.packets() >= self.min_packets;
-                if !is_kept {
-                    self.small.flows += 1;
-                    self.small.packets += flow.packets();
-                }
-                is_kept
-            });
-        }
+        let left_out_packets = self.choice.select(&mut self.ended);
         if self.scale > 1 {
             for side in self.ended.iter_mut().flat_map(|flow| &mut flow.endpoints) {
                 side.packets = side.packets.saturating_mul(self.scale);
                 side.bytes = side.bytes.saturating_mul(self.scale);
             }
         }
-        self.small.packets - before
+        left_out_packets
     }
 
     fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
@@ -239,7 +219,7 @@ impl FlowStage {
         }
         let told = self.hand_on_journal(out);
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
-        let small_packets = self.select();
+        let left_out = (self.choice.cause(), self.select());
         let sampling = self.sampler.sampling;
         let (flows, scale) = (self.ended.as_slice(), self.scale);
         let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
@@ -250,7 +230,7 @@ impl FlowStage {
             sampling,
             is_live: self.is_live,
             scale,
-            small_packets,
+            left_out,
             is_collected: false,
         });
         self.ended.clear();
@@ -483,8 +463,11 @@ impl Stage for FlowStage {
             ("late", all.late),
             ("ahead", all.ahead),
             ("no_room", all.refused.texts + all.refused.streams),
-            ("small", self.small.flows),
+            ("small", self.choice.small_flows),
         ]);
+        if self.choice.is_by_directions() {
+            table.add("other_directions", self.choice.other_flows.into());
+        }
         if let Some((first, last)) = self.span {
             table.add("first_ns", Cell::Time(first.as_nanos()));
             table.add("last_ns", Cell::Time(last.as_nanos()));
@@ -515,8 +498,7 @@ impl Stage for FlowStage {
     fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowStage>() {
             self.absorbed.merge(&other.statistics());
-            self.small.flows += other.small.flows;
-            self.small.packets += other.small.packets;
+            self.choice.merge(&other.choice);
             self.span = self.span.into_iter().chain(other.span).reduce(both);
         }
     }

@@ -137,7 +137,7 @@ pub(super) fn stage(
         received: 0,
         given: 0,
         reported: 0,
-        small_packets: 0,
+        left_out: (SkipCause::SmallFlow, 0),
         scale: 1,
         now: None,
         is_live: false,
@@ -163,8 +163,8 @@ struct ExportStage {
     given: u64,
     /// Flows among `given` that other exporters metered.
     reported: u64,
-    /// Packets of flows that were too small to be handed on.
-    small_packets: u64,
+    /// Packets of flows that were not handed on, and why.
+    left_out: (SkipCause, u64),
     /// The factor of the counts of flows.
     scale: u64,
     /// The time of the last flows.
@@ -253,11 +253,13 @@ impl Stage for ExportStage {
         }
         self.exporter.set_live(ended.is_live);
         self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
-        (self.scale, self.small_packets) = (ended.scale.max(1), self.small_packets + ended.small_packets);
+        let (cause, left_out) = ended.left_out;
+        self.scale = ended.scale.max(1);
+        self.left_out = (cause, self.left_out.1 + left_out);
         let packets = ended.flows.iter().map(|flow| flow.answered_packets() / self.scale).sum::<u64>();
         self.given += packets;
         self.reported += ended.reported();
-        self.given += ended.small_packets;
+        self.given += left_out;
         let exported = self.exporter.export(ended.flows, ended.now);
         self.checked(exported)
     }
@@ -300,7 +302,7 @@ impl Stage for ExportStage {
             written,
             lost: lost + left_out + missing,
             buffered: waiting + in_flows,
-            skipped: Some((SkipCause::SmallFlow, self.small_packets)),
+            skipped: Some(self.left_out),
             ..OutputAccount::default()
         };
         StageCounters { reported: self.reported, ..StageCounters::of_output(output) }

@@ -6,8 +6,8 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use tapline_flow::{
-    Details, Dns, DnsAnswer, Endpoint, Flow, Http, KnownField, LinkHeader, MacAddress, SIZES, SizeCounts,
-    Tcp, TcpSide, Tls,
+    Details, Dns, DnsAnswer, Endpoint, Flow, FoundBy, Http, KnownField, LinkHeader, MacAddress, SIZES,
+    SizeCounts, Tcp, TcpSide, Tls,
 };
 use tapline_geo::Places;
 use tapline_graph::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
@@ -110,6 +110,8 @@ pub struct FlowRow {
     pub ends: [Option<String>; 2],
     /// The application.
     pub application: Option<String>,
+    /// The way in which the application was found.
+    pub found_by: Option<FoundBy>,
     /// The name that the client asked for.
     pub name: Option<String>,
     /// Packets there and back.
@@ -144,6 +146,7 @@ impl FlowRow {
             protocol: flow.knows(KnownField::Protocol, 0).then(|| protocol(flow.protocol)),
             ends: [end(flow, 0), end(flow, 1)],
             application: details(flow, |details| details.application).map(str::to_owned),
+            found_by: details(flow, |details| details.found_by),
             name: name(flow).map(str::to_owned),
             packets: known(KnownField::Packets, sides.map(|side| side.packets)),
             bytes: known(KnownField::Bytes, sides.map(|side| side.bytes)),
@@ -246,6 +249,7 @@ const COLUMNS: &[Column] = &[
     Column::always("source", |row| text(&row.ends[0])),
     Column::always("destination", |row| text(&row.ends[1])),
     Column::if_known("application", "-", |row| text(&row.application)),
+    Column::if_known("found_by", "-", |row| row.found_by.map(|by| Cell::from(by.name().to_owned()))),
     Column::if_known("name", "-", |row| text(&row.name)),
     Column::always("packets", |row| row.packets[0].map(Cell::from)),
     Column::always("bytes", |row| row.bytes[0].map(Cell::from)),
@@ -492,6 +496,7 @@ mod tests {
             context: FlowContext::NONE,
             details: None,
             collected: Some(Box::new(collected)),
+            id: 0,
         };
         let row = FlowRow::of(&flow, None);
         let cell = |name: &str| {

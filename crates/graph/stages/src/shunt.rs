@@ -16,7 +16,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "A flow is cut when one of its limits is met; both directions count together. Cut packets go to output 1 if it is connected, \
         and are refused otherwise: put flow before this stage, or behind both outputs, so that flows keep all their packets. The application is \
         recognised by the first payload of a flow \
-        (tls, quic, http, ssh, dtls), else by its ports (IANA's names, as tapline probe has them); packets before that count by the general \
+        (docs/flows.md#applications), else by its ports (IANA's names, as tapline probe has them); packets before that count by the general \
         limits. The result has the flows and the cut packets of each application. Later fragments are flows of their own, by addresses. Packets \
         without IP are passed on.",
     parameters: &[

@@ -88,6 +88,9 @@ pub enum SkipCause {
     Cut,
     /// The packet's flow had fewer packets than are exported (`tapline probe --min-packets`).
     SmallFlow,
+    /// The packet's flow has too few bytes, or directions that are not exported (`tapline probe --min-bytes`,
+    /// `--directions`).
+    LeftOutFlow,
     /// No reader of a published place of a graph wanted it.
     Unwanted,
 }
@@ -99,6 +102,7 @@ impl SkipCause {
             SkipCause::Own => "sent by this host",
             SkipCause::Cut => "beyond the cut-off of their flow",
             SkipCause::SmallFlow => "of flows with few packets",
+            SkipCause::LeftOutFlow => "of flows that were left out",
             SkipCause::Unwanted => "that no reader wanted",
         }
     }
@@ -109,6 +113,7 @@ impl SkipCause {
             SkipCause::Own => "own",
             SkipCause::Cut => "cut",
             SkipCause::SmallFlow => "small_flow",
+            SkipCause::LeftOutFlow => "left_out_flow",
             SkipCause::Unwanted => "unwanted",
         }
     }

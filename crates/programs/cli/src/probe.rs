@@ -146,6 +146,14 @@ pub(crate) struct ProbeArgs {
     /// Leave out flows with fewer packets, of both directions. Their packets are counted in the account.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     min_packets: u64,
+    /// Leave out flows with fewer bytes, of both directions, by protocol: TCP[:UDP[:OTHERS]], as 500:100. Their packets
+    /// are counted in the account.
+    #[arg(long, value_name = "BYTES", default_value = "0", help_heading = "Flows")]
+    min_bytes: String,
+    /// Flows to export: any, those with packets of both directions, or those of one direction alone (scans, lost
+    /// answers). Packets of others are counted in the account.
+    #[arg(long, value_name = "WHICH", default_value = "any", value_parser = ["any", "both", "one"], help_heading = "Flows")]
+    directions: String,
     #[command(flatten)]
     places: PlaceArgs,
 
@@ -398,6 +406,8 @@ fn meter(args: &ProbeArgs) -> StageDraft {
         .option("--details", "details", details(args).words())
         .option("--payload", "payload", args.payload.unwrap_or(64))
         .option("--min-packets", "min_packets", args.min_packets)
+        .option("--min-bytes", "min_bytes", args.min_bytes.as_str())
+        .option("--directions", "directions", Value::word(&args.directions))
         .option("--scale", "scale", args.scale);
     meter.with_some("view", args.view.then_some(true))
 }

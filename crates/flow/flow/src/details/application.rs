@@ -1,10 +1,30 @@
 //! Applications: by the payload, else by the port.
 
-use tapline_dissect::quic;
+use tapline_dissect::application::{self, Sign};
+use tapline_dissect::{Detection, quic};
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 
 /// The name of an application: that of IANA's registry of service names, where it has one.
 pub type Application = &'static str;
+
+/// The way in which an application was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FoundBy {
+    /// By the payload.
+    Content,
+    /// By the port alone: another protocol may use it.
+    Port,
+}
+
+impl FoundBy {
+    /// The word in exports and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            FoundBy::Content => "content",
+            FoundBy::Port => "port",
+        }
+    }
+}
 
 pub(super) const DNS: Application = "domain";
 pub(super) const HTTP: Application = "http";
@@ -128,7 +148,7 @@ pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
 /// packet to `called`. `None` if neither is known.
 pub fn recognise(protocol: u8, caller: u16, called: u16, payload: &[u8]) -> Option<Application> {
     let shown = match protocol {
-        TCP => of_stream(payload).or_else(|| of_text_or_record(payload)),
+        TCP => of_stream(payload).or_else(|| of_first_bytes(payload)).or_else(|| of_text_or_record(payload)),
         UDP => of_datagram(payload),
         _ => None,
     };
@@ -138,6 +158,13 @@ pub fn recognise(protocol: u8, caller: u16, called: u16, payload: &[u8]) -> Opti
 /// The names that [`recognise`] may give.
 pub fn names() -> impl Iterator<Item = Application> {
     PORTS.iter().map(|(_, _, name)| *name).chain([TLS, DTLS])
+}
+
+fn of_first_bytes(bytes: &[u8]) -> Option<Application> {
+    match application::of_stream(bytes, true) {
+        Detection::Match(Sign::Application(name)) => Some(name),
+        _ => None,
+    }
 }
 
 /// A request or answer of HTTP/1, or a handshake record of TLS.
@@ -161,12 +188,13 @@ fn of_text_or_record(bytes: &[u8]) -> Option<Application> {
     }
 }
 
-/// A long header of QUIC, version 1 or 2 (RFC 9000 17.2, RFC 9369), or a handshake record of DTLS.
+/// A long header of QUIC, version 1 or 2 (RFC 9000 17.2, RFC 9369), a handshake record of DTLS, or the first bytes of
+/// another protocol.
 fn of_datagram(bytes: &[u8]) -> Option<Application> {
     match bytes {
         _ if quic::has_long_header(bytes) => Some(QUIC),
         [22, 0xfe, 0xfd | 0xff, ..] => Some(DTLS),
-        _ => None,
+        _ => application::of_datagram(bytes),
     }
 }
 
@@ -202,6 +230,9 @@ mod tests {
         assert_eq!(recognise(UDP, 50_000, 50_001, &[0x83, 0, 0, 0, 1, 1, 7, 1, 9]), Some("quic"));
         assert_eq!(recognise(UDP, 50_000, 50_001, &[0x80, 0, 0, 0, 1, 160, 7, 1, 9]), None);
         assert_eq!(recognise(UDP, 50_000, 50_001, &[22, 0xfe, 0xfd]), Some("dtls"));
+        assert_eq!(tcp(b"*1\r\n$4\r\nPING\r\n"), Some("redis"));
+        assert_eq!(tcp(b"220 ready\r\n"), Some("https"));
+        assert_eq!(recognise(UDP, 50_000, 50_001, b"OPTIONS sip:a@b SIP/2.0\r\n"), Some("sip"));
         assert_eq!(recognise(UDP, 50_000, 53, &[1]), Some("domain"));
         assert!(["tls", "domain", "sip"].iter().all(|name| names().any(|known| known == *name)));
     }

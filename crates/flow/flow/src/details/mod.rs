@@ -20,7 +20,7 @@ mod stream;
 mod tcp;
 mod text_pool;
 
-pub use application::{Application, names as application_names, recognise};
+pub use application::{Application, FoundBy, names as application_names, recognise};
 pub use gaps::InterarrivalTimes;
 pub use link::{LABELS_KEPT, LabelStack, LinkHeader, MacAddress};
 pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
@@ -174,6 +174,8 @@ pub struct Details {
     pub http: Option<Http>,
     /// The application, if known.
     pub application: Option<Application>,
+    /// The way in which the application was found, if it is known.
+    pub found_by: Option<FoundBy>,
     /// The first bytes of payload of each side.
     pub payload: [Box<[u8]>; 2],
     /// The link header of each side's first packet.
@@ -381,7 +383,8 @@ impl DetailTable {
             self.tcp.add(slot, side, segment, view.summary.time);
         }
         if let Some(payloads) = &mut self.payloads {
-            payloads.packet(slot, protocol, ports, side, &view, segment.as_ref());
+            let is_early = sent.packets <= payloads::DATAGRAMS_MAX;
+            payloads.packet(slot, protocol, ports, (side, is_early), &view, segment.as_ref());
         }
     }
 
@@ -506,8 +509,8 @@ mod tests {
     #[test]
     fn a_flow_takes_the_documented_memory() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
-        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [240, 72, 112]);
-        assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);
+        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [256, 72, 112]);
+        assert_eq!([len("application"), len("dns") - len("application")], [116, 256]);
         assert_eq!(len("payload") - len("application"), 256);
         assert_eq!([len("ethernet"), len("mpls")], [44, 78]);
     }

@@ -16,6 +16,7 @@
 //! retransmission   begins before what comes next, and lies in no hole; or lies in one that is older than the RTT
 //! out of order     lies in a hole that is not older than the RTT of the handshake, or than 3 ms where that is not known
 //! zero window      a window of 0 without SYN, FIN and RST
+//! response         the server's first payload behind the client's first - the client's first
 //! windows          the least and the greatest without SYN and RST, scaled where both sides announced a scale
 //! ```
 //!
@@ -47,6 +48,9 @@ pub struct Tcp {
     pub server_rtt: Option<u64>,
     /// From the SYN/ACK to the ACK: from here to the client and back.
     pub client_rtt: Option<u64>,
+    /// From the client's first payload to the server's next one, in nanoseconds: the time that the application takes,
+    /// and one round trip to it. `None` if one of them, or the handshake that shows the client, was not seen.
+    pub response: Option<u64>,
     /// By side of the flow.
     pub sides: [TcpSide; 2],
 }
@@ -210,8 +214,11 @@ struct Connection {
     ends: [End; 2],
     syn: i64,
     syn_ack: i64,
-    server_rtt: Rtt,
-    client_rtt: Rtt,
+    server_rtt: Duration,
+    client_rtt: Duration,
+    /// When the client's first payload came, if it has.
+    request: i64,
+    response: Duration,
     /// The sequence number that acknowledges the SYN/ACK.
     acknowledges: u32,
     /// Number of SYNs, up to two.
@@ -219,23 +226,24 @@ struct Connection {
     syn_acks: u8,
     /// The side of the client, once there was a SYN.
     client: u8,
+    has_request: bool,
 }
 
-/// A round trip in nanoseconds, in eight bytes.
+/// A time in nanoseconds that may be unknown, in eight bytes.
 #[derive(Clone, Copy, Debug)]
-struct Rtt(u64);
+struct Duration(u64);
 
-impl Rtt {
-    const UNKNOWN: Rtt = Rtt(u64::MAX);
+impl Duration {
+    const UNKNOWN: Duration = Duration(u64::MAX);
 
     fn known(self) -> Option<u64> {
         (self.0 != u64::MAX).then_some(self.0)
     }
 }
 
-impl Default for Rtt {
-    fn default() -> Rtt {
-        Rtt::UNKNOWN
+impl Default for Duration {
+    fn default() -> Duration {
+        Duration::UNKNOWN
     }
 }
 
@@ -290,11 +298,23 @@ impl Connection {
         let halves = self.server_rtt.known().zip(self.client_rtt.known());
         let rtt = halves.map_or(REORDERED, |(server, client)| server.saturating_add(client));
         self.ends[side].add(segment, time, rtt, anomalies);
+        if segment.payload_len > 0 && self.response.known().is_none() && self.syns + self.syn_acks > 0 {
+            self.exchange(side as u8, time);
+        }
+    }
+
+    /// Times the first request.
+    fn exchange(&mut self, side: u8, time: i64) {
+        if side == self.client && !self.has_request {
+            (self.request, self.has_request) = (time, true);
+        } else if side != self.client && self.has_request {
+            self.response = Duration(time.saturating_sub(self.request).max(0) as u64);
+        }
     }
 
     /// Times the handshake. A repeated SYN or SYN/ACK leaves open which one was answered, so there is no RTT then.
     fn handshake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
-        let since = |then: i64| Rtt(time.saturating_sub(then).max(0) as u64);
+        let since = |then: i64| Duration(time.saturating_sub(then).max(0) as u64);
         match segment.flags & (SYN | ACK | RST) {
             SYN if self.syn_acks == 0 => {
                 (self.syns, self.syn, self.client) = ((self.syns + 1).min(2), time, side);
@@ -339,7 +359,7 @@ impl Connection {
             side.windows = scales.and_then(|scales| self.ends[end].windows(scales[end]));
         }
         let (server_rtt, client_rtt) = (self.server_rtt.known(), self.client_rtt.known());
-        (protocol == TCP).then_some(Tcp { server_rtt, client_rtt, sides })
+        (protocol == TCP).then_some(Tcp { server_rtt, client_rtt, response: self.response.known(), sides })
     }
 }
 

@@ -137,6 +137,7 @@ mod tests {
             context: FlowContext::NONE,
             details: None,
             collected: None,
+            id: 0,
         });
         String::from_utf8_lossy(&text.expect("all is known")).into_owned()
     }

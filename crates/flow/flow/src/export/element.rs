@@ -97,6 +97,7 @@ pub(crate) enum Value {
     PostDestinationPort,
     NatEvent,
     FirewallEvent,
+    FlowId,
     Place(PlaceField),
     Detail(Detail),
 }
@@ -117,6 +118,7 @@ pub(crate) enum PlaceField {
 pub(crate) enum Detail {
     ServerRtt,
     ClientRtt,
+    Response,
     Retransmitted,
     RetransmittedOctets,
     OutOfOrder,
@@ -148,6 +150,7 @@ pub(crate) enum Detail {
     HttpUserAgent,
     HttpStatus,
     Application,
+    ApplicationFoundBy,
     Payload,
     SourceMac,
     DestinationMac,
@@ -277,6 +280,7 @@ impl Element {
         match detail {
             Detail::ServerRtt
             | Detail::ClientRtt
+            | Detail::Response
             | Detail::Retransmitted
             | Detail::RetransmittedOctets
             | Detail::OutOfOrder
@@ -303,7 +307,7 @@ impl Element {
             | Detail::HttpTarget
             | Detail::HttpUserAgent
             | Detail::HttpStatus => DetailFields { http: true, ..none },
-            Detail::Application => DetailFields { application: true, ..none },
+            Detail::Application | Detail::ApplicationFoundBy => DetailFields { application: true, ..none },
             Detail::Payload => DetailFields { payload: true, ..none },
             Detail::SourceMac | Detail::DestinationMac | Detail::TagPriority(_) | Detail::TagVlan(_) => {
                 DetailFields { ethernet: true, ..none }

@@ -415,6 +415,7 @@ mod tests {
             context: FlowContext::NONE,
             details: None,
             collected: None,
+            id: 0,
         }
     }
 
@@ -479,6 +480,7 @@ mod tests {
         };
         Flow {
             collected: Some(Box::new(collected)),
+            id: 0,
             ..flow(side("10.0.0.1", 0, 3), Endpoint { packets: 0, bytes: 0, ..side("0.0.0.0", 0, 0) })
         }
     }

@@ -72,6 +72,7 @@ impl Type {
             Value::Detail(
                 Detail::ServerRtt
                 | Detail::ClientRtt
+                | Detail::Response
                 | Detail::GapMin
                 | Detail::GapMean
                 | Detail::GapMax

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tapline_flow::{DetailFields, Details, EndReason, Flow, Meter, MeterSettings};
+use tapline_flow::{DetailFields, Details, EndReason, Flow, FoundBy, Meter, MeterSettings};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_testkit::frames::application::{
     dns_query, dns_response, http_get, http_ok, tls_client_hello, tls_record,
@@ -144,6 +144,7 @@ fn a_hello_is_read_over_every_transport() {
         assert!(tls.ja4.starts_with("t13d0406h2_") && tls.ja3.len() == 32, "{tls:?}");
         let tcp = details.tcp.as_ref().expect("it is TCP");
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(40_000_000), Some(10_000_000)));
+        assert_eq!(tcp.response, Some(43_000_000), "from the piece that came first");
         let client = &tcp.sides[0];
         assert_eq!((client.mss, client.window_scale), (Some(1400), Some(7)));
         assert_eq!(
@@ -152,7 +153,7 @@ fn a_hello_is_read_over_every_transport() {
             "{way:?}"
         );
         assert_eq!((tcp.sides[1].mss, tcp.sides[1].retransmitted), (Some(1401), 0));
-        assert_eq!(details.application, Some("tls"));
+        assert_eq!((details.application, details.found_by), (Some("tls"), Some(FoundBy::Content)));
         assert_eq!([&details.payload[0][..3], &details.payload[1][..6]], [&other[..3], &answer[..6]]);
         let gaps = details.gaps.expect("asked for");
         assert_eq!((gaps[0].count, gaps[0].min, gaps[0].max), (4, 1_000_000, 50_000_000));
@@ -187,8 +188,59 @@ fn tls_may_begin_in_the_middle() {
     let tls = details.tls.as_ref().expect("it became TLS");
     assert_eq!((&*tls.server_name, tls.version, tls.cipher), ("mx.example.org", Some(0x0304), Some(0x1302)));
     assert!(tls.ja4.starts_with("t13d"), "{tls:?}");
-    // That of the port.
-    assert_eq!(details.application, Some("pcsync-https"));
+    assert_eq!((details.application, details.found_by), (Some("smtp"), Some(FoundBy::Content)));
+    let response = details.tcp.as_ref().expect("it is TCP").response;
+    assert_eq!(response, Some(1_000_000), "the greeting came before the first request");
+}
+
+/// Both sides show FTP, in one piece or in several; a greeting alone leaves it to the port.
+#[test]
+fn applications_are_found_by_content_or_port() {
+    let found = |turns: &[(usize, i64, u8, u32, &[u8])]| {
+        let (flows, _) =
+            metered(&settings("application"), &conversation(Encapsulation::Plain, turns), 65_535);
+        let details = details(&flows[0]);
+        (details.application.expect("the port has one"), details.found_by.expect("it was found"))
+    };
+    let (greeting, user) = ((1, 1, ACK, 1, &b"220 ready\r\n"[..]), (0, 2, ACK, 1, &b"USER joe\r\n"[..]));
+    let syn = (0, 0, SYN, 0, &b""[..]);
+    assert_eq!(found(&[syn, greeting, user]), ("ftp", FoundBy::Content));
+    assert_eq!(found(&[syn, user, greeting]), ("ftp", FoundBy::Content));
+    assert_eq!(found(&[syn, greeting]), ("pcsync-https", FoundBy::Port));
+    assert_eq!(found(&[syn, user]), ("pcsync-https", FoundBy::Port));
+    let pieces = [(0, 1, ACK, 1, &b"*1\r"[..]), (0, 2, ACK, 4, b"\n$4\r\nPI"), (0, 3, ACK, 11, b"NG\r\n")];
+    assert_eq!(found(&[&[syn][..], &pieces].concat()), ("redis", FoundBy::Content));
+    assert_eq!(found(&[syn, (0, 1, ACK, 1, b"OPTIONS * HTTP/1.1\r\n\r\n")]), ("http", FoundBy::Content));
+    assert_eq!(found(&[syn, (0, 1, ACK, 1, b"OPTIONS sip:a@b SIP/2.0\r\n")]), ("sip", FoundBy::Content));
+}
+
+/// Datagrams of a client's call, behind others that say nothing: beyond the fourth it is too late.
+#[test]
+fn datagrams_are_looked_at_four_times() {
+    let hosts = [Host::number(9), Host::number(2)];
+    let frame = |payload: &[u8]| {
+        let udp = Udp { src: 50_000, dst: 50_001 };
+        Encapsulation::V6.frame(&hosts[0], &hosts[1], 17, |pair| udp.datagram(pair, payload))
+    };
+    let call = b"INVITE sip:bob@example.org SIP/2.0\r\n";
+    for (before, application) in [(0, Some("sip")), (3, Some("sip")), (4, None)] {
+        let mut frames: Vec<_> = (0..before).map(|at| (at, frame(b"\r\n\r\n"))).collect();
+        frames.push((9, frame(call)));
+        let (flows, _) = metered(&settings("application"), &frames, 65_535);
+        assert_eq!(details(&flows[0]).application, application, "{before}");
+    }
+}
+
+/// Records of a meter have numbers, in the order in which they end.
+#[test]
+fn records_are_numbered() {
+    let hosts = [Host::number(9), Host::number(2)];
+    let frame = |src: u16| {
+        Encapsulation::Plain.frame(&hosts[0], &hosts[1], 17, |pair| Udp { src, dst: 9 }.datagram(pair, b"x"))
+    };
+    let frames: Vec<_> = (0..5).map(|at| (i64::from(at) * 20_000, frame(at))).collect();
+    let (flows, _) = metered(&settings("none"), &frames, 65_535);
+    assert_eq!(flows.iter().map(|flow| flow.id).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
 }
 
 #[test]

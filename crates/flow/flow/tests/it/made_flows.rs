@@ -45,6 +45,7 @@ pub(crate) fn flows(seed: u64, count: usize) -> Vec<Flow> {
                 context: FlowContext::NONE,
                 details: None,
                 collected: None,
+                id: 0,
             }
         })
         .collect()

@@ -283,6 +283,7 @@ fn collected_flows_count_once() {
         context: FlowContext::NONE,
         details: None,
         collected: None,
+        id: 0,
     };
     let flows: Vec<Flow> = (0..5000).map(|number| flow(number % 100)).collect();
     for is_live in [false, true] {
@@ -343,6 +344,7 @@ fn unknown_addresses_are_no_hosts() {
         context: FlowContext::NONE,
         details: None,
         collected: Some(Box::new(collected)),
+        id: 0,
     };
     let (_folder, file, reader) = view();
     let mut ranker = Ranker::new(file);

@@ -59,6 +59,40 @@ fn small_flows_are_left_out_and_counted() {
     assert_eq!(results["results"]["meter"][0]["small"], 10);
 }
 
+/// Limits by protocol, and flows by their directions: records and account together have every packet.
+#[test]
+fn flows_are_chosen_by_bytes_and_directions() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let names = ["udp.pcap", "tcp.pcap", "both.pcap", "all.pcap"].map(|name| folder.path().join(name));
+    let [udp, tcp, both, all] = names.each_ref().map(|path| text(path));
+    run(["generate", "-w", udp, "count=10", "udp", "flows=10", "size=100", "seed=1", "oneway"]).succeeded();
+    run(["generate", "-w", tcp, "count=6", "tcp", "flows=6", "size=100", "seed=2", "oneway"]).succeeded();
+    run(["generate", "-w", both, "count=40", "tcp", "flows=2", "dport=77", "size=400", "seed=3"]).succeeded();
+    run(["capture", "-r", udp, "-r", tcp, "-r", both, "-w", all]).succeeded();
+    let out = folder.path().join("flows.json");
+    let to = format!("json:{}", out.display());
+    for (options, written, unsent) in [
+        (&["--min-bytes", "1000"][..], 50, 6),
+        (&["--min-bytes", "0:200"], 46, 10),
+        (&["--directions", "both"], 40, 16),
+        (&["--directions", "one"], 16, 40),
+        (&["--directions", "one", "--min-bytes", "1000"], 10, 46),
+    ] {
+        let probe = ["probe", "-r", all, "--export", &to, "--json", "--template", "default,flowId"];
+        let told = run(probe.iter().chain(options).copied()).succeeded();
+        let lines = fs::read_to_string(&out).expect("it was written");
+        let output = output_of(&told, "lines0");
+        assert_eq!(packets(&lines).iter().sum::<u64>(), written, "{options:?}");
+        assert_eq!((&output["written"], &output["lost"]), (&written.into(), &0.into()), "{options:?}");
+        assert_eq!(output["unsent"]["left_out_flow"], unsent, "{options:?}");
+        let ids: BTreeSet<String> =
+            lines.lines().map(|line| line.split("\"flowId\":").nth(1).expect("an id").to_owned()).collect();
+        assert!(ids.len() >= 2, "{lines}");
+    }
+    let wrong = run(["probe", "-r", all, "--min-bytes", "1:2:3:4"]);
+    assert!(wrong.stderr.contains("more than three limits"));
+}
+
 #[test]
 fn sampled_flows_are_scaled() {
     let folder = tempfile::tempdir().expect("there is room");

@@ -133,6 +133,11 @@ fn wire() {
 }
 
 #[test]
+fn application() {
+    law("application");
+}
+
+#[test]
 fn sip() {
     law("sip");
 }

@@ -8,6 +8,7 @@ mod state;
 mod tag;
 mod text;
 
+use tapline_dissect::application::of_datagram;
 use tapline_dissect::tls::Hello;
 use tapline_dissect::{dtls, quic};
 use tapline_packet::numbers::ip_protocol::{TCP, UDP};
@@ -17,7 +18,7 @@ use super::pool::{NONE, PerSlot, Pool};
 use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
 use super::text_pool::{TextList, TextPool};
-use super::{Application, DetailFields, Details, PacketView, RefusedDetails, application};
+use super::{Application, DetailFields, Details, FoundBy, PacketView, RefusedDetails, application};
 use crate::{NamedAddresses, Said};
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
@@ -25,6 +26,9 @@ use text::escaped;
 pub use text::is_plain;
 
 const UDP_HEADER: usize = 8;
+
+/// Datagrams of each side in which an application is looked for.
+pub(super) const DATAGRAMS_MAX: u64 = 4;
 
 /// Blocks of notes for each flow: more than those of most, fewer than those of some.
 const BLOCKS: usize = 4;
@@ -154,18 +158,24 @@ impl PayloadTable {
         slot: u32,
         protocol: u8,
         ports: [u16; 2],
-        side: usize,
+        (side, is_early): (usize, bool),
         view: &PacketView<'_>,
         segment: Option<&Segment<'_>>,
     ) {
         match (protocol, segment) {
             (TCP, Some(segment)) => self.segment((slot, side as u8), ports, segment, view.summary.time),
-            (UDP, _) => self.datagram(slot, ports, side, view),
+            (UDP, _) => self.datagram(slot, ports, (side, is_early), view),
             _ => {}
         }
     }
 
-    fn datagram(&mut self, slot: u32, ports: [u16; 2], side: usize, view: &PacketView<'_>) {
+    fn datagram(
+        &mut self,
+        slot: u32,
+        ports: [u16; 2],
+        (side, is_early): (usize, bool),
+        view: &PacketView<'_>,
+    ) {
         let Some(span) = view.span else { return };
         let end = (span.end as usize).min(view.data.len());
         let Some(payload) = view.data.get(span.l4 as usize + UDP_HEADER..end) else { return };
@@ -173,12 +183,15 @@ impl PayloadTable {
         let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| port::is_dns(*port));
         let is_hello = (fields.tls || fields.application)
             && (dtls::is_handshake(payload) || quic::has_long_header(payload));
-        if payload.is_empty() || !(is_dns || is_hello || self.payload > 0) {
+        let is_other = fields.application && is_early && !is_dns && !is_hello;
+        let other = if is_other { of_datagram(payload) } else { None };
+        if payload.is_empty() || !(is_dns || is_hello || other.is_some() || self.payload > 0) {
             return;
         }
         self.keep(slot, side, payload);
         let PayloadTable { fields, flows, payloads, text_pool, buffers, scratch, answers, .. } = self;
         let Some(state) = flows.get(slot).and_then(|flow| flow.state(payloads)) else { return };
+        state.application = state.application.or(other);
         if is_dns {
             let (time, answers) = (view.summary.time, answers.as_mut());
             state.dns(payload, &mut ReadContext { fields: *fields, time, text_pool, scratch, answers });
@@ -307,7 +320,9 @@ impl PayloadTable {
         });
         if fields.application {
             let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
+            details.found_by = application.map(|_| FoundBy::Content);
             details.application = application.or_else(of_ports);
+            details.found_by = details.found_by.or(details.application.map(|_| FoundBy::Port));
         }
     }
 

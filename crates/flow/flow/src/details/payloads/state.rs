@@ -1,5 +1,6 @@
 //! The state of a flow whose payload is read: the progress of its streams, and the results.
 
+use tapline_dissect::application::{Hint, Sign, of_stream};
 use tapline_dissect::tls::{self, ClientHello, Hello, ServerHello};
 use tapline_dissect::{Detection, dns, dtls};
 use tapline_packet::numbers::port;
@@ -22,6 +23,8 @@ pub(super) struct PayloadState {
     pub(super) streams: [Stream; 2],
     pub(super) exchange: Exchange,
     pub(super) application: Option<Application>,
+    /// The first bytes of one side, if they are a hint only.
+    pub(super) hint: Option<Hint>,
     pub(super) has_payload: [bool; 2],
     pub(super) tries: [u8; 2],
 }
@@ -117,7 +120,17 @@ impl PayloadState {
                 return ParseProgress::Done;
             }
             Detection::NeedMore => return ParseProgress::NeedMore,
-            Detection::NoMatch if fields.http || fields.application => http::read(bytes, is_last),
+            // The other side has shown it.
+            Detection::NoMatch
+                if self.application.is_some() && matches!(self.exchange, Exchange::Nothing) =>
+            {
+                return ParseProgress::Done;
+            }
+            Detection::NoMatch if fields.application => match self.sign(of_stream(bytes, is_last)) {
+                Some(progress) => return progress,
+                None => http::read(bytes, is_last),
+            },
+            Detection::NoMatch if fields.http => http::read(bytes, is_last),
             Detection::NoMatch => Detection::NoMatch,
         };
         match message {
@@ -128,6 +141,20 @@ impl PayloadState {
             Detection::NeedMore => ParseProgress::NeedMore,
             Detection::NoMatch => ParseProgress::Done,
         }
+    }
+
+    /// Notes an application's first bytes; `None` if they show none, so that another reader may look at them.
+    fn sign(&mut self, found: Detection<Sign>) -> Option<ParseProgress> {
+        match found {
+            Detection::NoMatch => return None,
+            Detection::NeedMore => return Some(ParseProgress::NeedMore),
+            Detection::Match(Sign::Application(name)) => self.application = Some(name),
+            Detection::Match(Sign::Hint(hint)) => {
+                self.application = self.hint.and_then(|other| hint.with(other));
+                self.hint = Some(hint);
+            }
+        }
+        Some(ParseProgress::Done)
     }
 
     /// Reads DNS over TCP, where the length precedes a message (RFC 1035, 4.2.2).

@@ -253,6 +253,7 @@ mod tests {
             context: FlowContext { mpls: 77, tunnel: 5, interface: 3, vlan: 12, ..FlowContext::NONE },
             details: None,
             collected,
+            id: 5,
         }
     }
 

@@ -179,6 +179,8 @@ impl<'f> RecordView<'f> {
                 let address = address.filter(|address| address.is_ipv4() == is_v4);
                 return address.map_or(FieldValue::Absent, FieldValue::Address);
             }
+            Value::FlowId if flow.id == 0 => return FieldValue::Absent,
+            Value::FlowId => flow.id,
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => {
                 let metered = Some(self.sampling.packet_interval());
@@ -277,6 +279,7 @@ impl<'f> RecordView<'f> {
         match detail {
             Detail::ServerRtt => number(details.tcp.as_ref()?.server_rtt?),
             Detail::ClientRtt => number(details.tcp.as_ref()?.client_rtt?),
+            Detail::Response => number(details.tcp.as_ref()?.response?),
             Detail::Retransmitted => tcp(|side| side.retransmitted.into()),
             Detail::RetransmittedOctets => tcp(|side| side.retransmitted_bytes),
             Detail::OutOfOrder => tcp(|side| side.out_of_order.into()),
@@ -307,6 +310,7 @@ impl<'f> RecordView<'f> {
             Detail::HttpUserAgent => http(|http| &http.user_agent),
             Detail::HttpStatus => number(details.http.as_ref()?.status?.into()),
             Detail::Application => text(details.application?),
+            Detail::ApplicationFoundBy => text(details.found_by?.name()),
             Detail::SourceMac => mac(details.link.as_ref()?[side].source),
             Detail::DestinationMac => mac(details.link.as_ref()?[side].destination),
             Detail::TagPriority(at) => number(u64::from(tag(details, side, at)? >> 13)),

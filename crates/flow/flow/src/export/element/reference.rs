@@ -119,6 +119,9 @@ impl Element {
             Value::DurationMilliseconds => "time between the first and the last packet, in milliseconds",
             Value::ObservationDomain => "observation domain",
             Value::ExporterV4 | Value::ExporterV6 => "address of the exporter",
+            Value::FlowId => {
+                "number of the record in its observation domain, from 1 on; of collected flows the exporter's"
+            }
             Value::Tunnel => "identifier of the tunnel: VNI, GRE key, TEID",
             Value::SamplingInterval => "one packet in how many was metered",
             Value::SamplingAlgorithm => "1 is systematic, 2 is random",
@@ -157,6 +160,9 @@ impl Detail {
                 "from the SYN to the SYN/ACK: from here to the server and back; unknown if one of them was seen twice"
             }
             Detail::ClientRtt => "from the SYN/ACK to the ACK: from here to the client and back",
+            Detail::Response => {
+                "from the client's first payload to the server's next one; unknown if the handshake was not seen"
+            }
             Detail::Retransmitted => "packets that were sent again",
             Detail::RetransmittedOctets => "bytes of payload that were sent again",
             Detail::OutOfOrder => "packets that came later than data sent after them",
@@ -195,8 +201,9 @@ impl Detail {
             Detail::HttpUserAgent => "user agent of the first request",
             Detail::HttpStatus => "status of its answer",
             Detail::Application => {
-                "domain, http, tls, ssh, quic or dtls by content; else the name that IANA gives the port's service"
+                "the application by content; else the name that IANA gives the port's service"
             }
+            Detail::ApplicationFoundBy => "`content` or `port`",
             Detail::Payload => "the first `--payload` bytes (64) of the first payload",
             Detail::SourceMac => "source MAC address of the first packet of a direction",
             Detail::DestinationMac => {

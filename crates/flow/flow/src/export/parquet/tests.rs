@@ -42,6 +42,7 @@ fn one_way(packets: u64, last: i64) -> Flow {
         context: FlowContext::NONE,
         details: None,
         collected: None,
+        id: 0,
     }
 }
 
@@ -148,6 +149,7 @@ fn directions_may_lie_in_two_hours() {
         context: FlowContext::NONE,
         details: None,
         collected: None,
+        id: 0,
     };
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[flow], time(EVENING)).unwrap();
@@ -172,6 +174,7 @@ fn values_are_those_of_the_flow() {
         context: FlowContext { mpls: 0x12345, ..FlowContext::NONE },
         details: None,
         collected: None,
+        id: 0,
     };
     let v6 =
         Flow { endpoints: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };

@@ -40,6 +40,7 @@ pub(super) fn flows(count: u64) -> Vec<Flow> {
             context: FlowContext::NONE,
             details: None,
             collected: None,
+            id: 0,
         }
     };
     (0..count).map(flow).collect()
