@@ -57,6 +57,8 @@ mod state;
 #[cfg(feature = "scripts")]
 mod tables;
 mod template;
+#[cfg_attr(not(feature = "scripts"), allow(dead_code, reason = "for scripts"))]
+mod verdict;
 mod watch;
 mod webhook;
 mod window;
@@ -77,10 +79,11 @@ pub use rules::{
     AccountRow, Actions, Condition, Count, FILE_MAX, HoldSettings, RecordSettings, RecordedPackets, Rule,
     Rules, ScriptEntry, Secret, Settings, Source, Webhook, WebhookFormat,
 };
-pub use script::STACK_LEN;
+pub use script::{STACK_LEN, VerdictScript};
 pub use starter::CommandStarter;
 pub use state::RuleCounts;
 pub use template::Template;
+pub use verdict::{Verdict, VerdictCounts};
 pub use watch::{Program, Watch};
 pub use webhook::Webhooks;
 pub use window::Threshold;

@@ -13,6 +13,7 @@ use crate::outbox::Outbox;
 use crate::recorder::RecordedPeriod;
 use crate::rules::ScriptEntry;
 use crate::state::RuleCounts;
+use crate::verdict::{Verdict, VerdictCounts};
 
 /// The most bytes of a script.
 pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
@@ -77,6 +78,36 @@ impl Script {
     }
 
     pub(crate) fn counts(&self) -> RuleCounts {
+        match self.never {}
+    }
+}
+
+/// A script with a function that decides about packets, of which there is none.
+pub struct VerdictScript {
+    never: Infallible,
+}
+
+impl VerdictScript {
+    /// Fails: this build has no scripts.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn load(file: &str, _: String, _: &str, _: u64) -> Result<VerdictScript, String> {
+        Err(format!("`{file}`: this build has no scripts: build with --features scripts"))
+    }
+
+    /// The verdict about a packet.
+    pub fn decide(&mut self, _: LinkType, _: Packet<'_>) -> Verdict {
+        match self.never {}
+    }
+
+    /// Lines that the script printed, and its first faults.
+    pub fn take_lines(&mut self) -> Vec<String> {
+        match self.never {}
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> VerdictCounts {
         match self.never {}
     }
 }

@@ -188,6 +188,7 @@ impl GraphAccount {
     pub fn chain(&self) -> Option<ChainCounts> {
         let limit = self.stages.iter().find(|stage| stage.class == "limit")?;
         let filters = || self.stages.iter().filter(|stage| stage.counters.filter.is_some());
+        let names = self.stages.iter().filter(|stage| stage.class == "names");
         let mut outputs = self.stages.iter().filter(|stage| stage.counters.output.is_some());
         // Packets that came to the only output after another worker had completed it went nowhere else.
         let late = match (outputs.next(), outputs.next()) {
@@ -198,7 +199,7 @@ impl GraphAccount {
         filters().filter_map(|stage| stage.counters.filter.clone()).for_each(|theirs| filter.merge(theirs));
         let unexamined = self.stages.iter().map(|stage| stage.counters.unexamined).sum::<u64>();
         Some(ChainCounts {
-            filtered: filters().map(StageAccount::refused).sum(),
+            filtered: filters().chain(names).map(StageAccount::refused).sum(),
             filter,
             accepted: limit.passed.saturating_sub(late),
             unexamined: self.unexamined + unexamined,

@@ -1,7 +1,7 @@
 //! The graph of `tapline capture`: one chain.
 //!
 //! ```text
-//! source -> filter -> (fpl) -> limit -> (verify) -> snap -> every output
+//! source -> filter -> (names) -> (fpl) -> limit -> (verify) -> snap -> every output
 //! ```
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tapline_fpl_memory::SharedCells;
 use tapline_graph::{Control, Graph, NodeId, SourceStage, Stage};
 use tapline_meters::Meters;
 
-use crate::{CompileFilter, CompileFpl, FilterStage, FplStage, Limit, Snap, Verify};
+use crate::{CompileFilter, CompileFpl, FilterStage, FplStage, Limit, Names, Snap, Verify};
 
 /// The stages between a source and its outputs.
 pub struct Chain {
@@ -18,6 +18,8 @@ pub struct Chain {
     pub compile: CompileFilter,
     /// Whether VLAN tags are counted where the filter accepts nothing.
     pub looks_for_tags: bool,
+    /// Names that flows must have, of the words in the filter.
+    pub names: Option<Names>,
     /// An FPL program that decides after the filter.
     pub decide: Option<CompileFpl>,
     /// The shared memory that other processes see.
@@ -38,6 +40,9 @@ impl Chain {
         let filter = FilterStage::new(self.compile, true);
         let filter = Box::new(if self.looks_for_tags { filter.looking_for_tags() } else { filter });
         let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
+        if let Some(names) = self.names {
+            last = graph.add("names", "names", Box::new(names), &[(last, 0)]);
+        }
         if let Some(decide) = self.decide {
             last =
                 graph.add("fpl", "fpl", Box::new(FplStage::new(decide).sharing(self.shared)), &[(last, 0)]);

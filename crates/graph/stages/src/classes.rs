@@ -36,7 +36,9 @@ static CLASSES: &[StageClass] = &[
     FILTER,
     crate::filters::CLASS,
     crate::rules::CLASS,
+    crate::names::CLASS,
     crate::fpl::CLASS,
+    crate::script::CLASS,
     crate::r#match::CLASS,
     crate::signatures::CLASS,
     crate::first::CLASS,
@@ -207,6 +209,7 @@ const FILTER: StageClass = StageClass {
         })?)
     },
     refused: "filtered",
+    expand: crate::names::expand,
     make: Constructor::Stage(filter),
     ..StageClass::BASE
 };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! by=filter     the first filter that accepts it, counted from 0            else the output behind the last
-//! by=label      the label that a shared capture gave it; 0 for none
+//! by=label      the label that a shared capture or a stage gave it; 0 for none
 //! by=protocol   the place of the value in the list, counted from 0          else the output behind the last
 //! ```
 
@@ -27,7 +27,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "A packet goes to one output only. By filter, it is that of the first one in the list that accepts it. By protocol (of IP), DSCP, VLAN identifier, \
         destination or source port, it is the place of the packet's value in the list. Other packets go to the output behind the last of the \
         list: with two values, to [2]. By label, the \
-        number of the output is the packet's label (`tapline capture -i tap:NAME --label`), 0 for none. An output that is not connected drops its packets.",
+        number of the output is the packet's label, 0 for none: that of a shared capture (`tapline capture -i tap:NAME --label`), or of a stage \
+        before it (script). An output that is not connected drops its packets.",
     parameters: &[
         Parameter {
             name: "list",

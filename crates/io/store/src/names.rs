@@ -182,7 +182,8 @@ impl NameFilter {
         Question::Is(Fact::of(Class::Name, value))
     }
 
-    fn is_meant(&self, name: &[u8]) -> bool {
+    /// Whether a name is this one or, with a dot in front, below it.
+    pub fn is_meant(&self, name: &[u8]) -> bool {
         let name = plain(name);
         let Some(above) = name.len().checked_sub(self.name.len()) else { return false };
         let is_below = above > 0 && name[above - 1] == b'.';

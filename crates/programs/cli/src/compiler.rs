@@ -10,7 +10,7 @@ use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
-use tapline_stages::input_file;
+use tapline_stages::{input_file, split_names};
 
 use crate::args::LanguageArgs;
 use crate::mistakes::mistake;
@@ -138,6 +138,14 @@ pub(crate) fn filter_text(file: Option<&Path>, words: &[String]) -> Result<Strin
 /// Checks the grammar of a filter.
 pub(crate) fn check_filter(text: &str) -> Result<()> {
     tapline_filter::parse(text).map(drop).map_err(|error| mistake(error.render(text)))
+}
+
+/// Checks the grammar of the filter of a graph, which may have words for names.
+pub(crate) fn check_stage_filter(text: &str) -> Result<()> {
+    match split_names(text).map_err(mistake)? {
+        Some((filter, _)) => check_filter(&filter),
+        None => check_filter(text),
+    }
 }
 
 /// Blanks comments, from a `#` to the end of its line, as tcpdump does in files. The rest keeps its position.

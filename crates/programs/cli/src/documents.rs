@@ -58,6 +58,10 @@ fn command_of(words: &[String]) -> Result<String, String> {
         tapline_pages::FilterLine::parse(&filter)?;
         return Ok("top".to_owned());
     }
+    let filter = match tapline_stages::split_names(&filter)? {
+        Some((filter, _)) => filter,
+        None => filter,
+    };
     match tapline_filter::compile(&filter, &Options::default()).map_err(|error| error.to_string()) {
         // Examples of filters that are refused.
         Err(error)

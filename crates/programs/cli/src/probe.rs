@@ -18,7 +18,7 @@ use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
-use crate::compiler::check_filter;
+use crate::compiler::check_stage_filter;
 use crate::container;
 use crate::destinations::{
     BATCHES, BatchArgs, Destinations, PlaceArgs, Records, collectors, inputs, lead, show,
@@ -337,7 +337,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
     if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("only one output can use standard output; give the others file names");
     }
-    check_filter(&args.filter.join(" "))
+    check_stage_filter(&args.filter.join(" "))
 }
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {

@@ -11,6 +11,7 @@
 mod budget;
 mod convert;
 mod functions;
+mod verdict;
 mod world;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +32,7 @@ use budget::CallBudget;
 use world::World;
 
 pub(crate) use convert::{certificate_map, flow_map, packet_map};
+pub use verdict::VerdictScript;
 
 /// The most bytes of a script.
 pub(crate) const SCRIPT_MAX: u64 = 1 << 20;
@@ -116,6 +118,17 @@ impl Script {
         text: String,
         operations: u64,
     ) -> Result<Script, String> {
+        Script::load_for(entry, number, text, operations, None)
+    }
+
+    /// Loads a script as [`load`](Self::load) does; with `verdict` one that has no triggers, and this function.
+    fn load_for(
+        entry: &ScriptEntry,
+        number: usize,
+        text: String,
+        operations: u64,
+        verdict: Option<&str>,
+    ) -> Result<Script, String> {
         let budget = Arc::new(CallBudget::new(operations));
         let world = Arc::new(Mutex::new(World::new(entry.name.clone(), Arc::clone(&budget))));
         let mut engine = Engine::new();
@@ -128,15 +141,15 @@ impl Script {
             engine.run_ast(&ast).map_err(|error| reason(&error)).map(|()| ast)
         };
         let ast = on_large_stack(run).map_err(fault)?;
+        let has = |function: &str, wanted: usize| {
+            ast.iter_functions().any(|known| known.name == function && known.params.len() == wanted)
+        };
         let kinds = {
             let mut world = lock(&world);
             world.is_loaded = true;
             for trigger in &world.triggers {
                 let wanted = usize::from(!matches!(trigger.kind, TriggerKind::Timer(_)));
-                let is_it = |function: rhai::ScriptFnMetadata<'_>| {
-                    function.name == trigger.function && function.params.len() == wanted
-                };
-                if !ast.iter_functions().any(is_it) {
+                if !has(&trigger.function, wanted) {
                     let parameters = if wanted == 1 { "one parameter" } else { "no parameter" };
                     let name = &trigger.function;
                     return Err(fault(format!(
@@ -144,7 +157,9 @@ impl Script {
                     )));
                 }
             }
-            if world.triggers.is_empty() {
+            if let Some(function) = verdict {
+                verdict::check(&world, function, has(function, 1)).map_err(fault)?;
+            } else if world.triggers.is_empty() {
                 return Err(fault(
                     "no trigger: on_packet, on_flow, on_certificate or on_timer call functions".to_owned(),
                 ));
@@ -203,7 +218,7 @@ impl Script {
         argument: Option<Dynamic>,
         out: &mut Outbox,
     ) {
-        if self.late >= LATE_MAX {
+        if self.is_late() {
             (self.calls, self.faults) = (self.calls + 1, self.faults + 1);
             return;
         }
@@ -216,13 +231,19 @@ impl Script {
             function
         };
         match argument {
-            Some(argument) => self.call_with(&function, (argument,), out),
-            None => self.call_with(&function, (), out),
+            Some(argument) => drop(self.call_with(&function, (argument,), &mut out.faults)),
+            None => drop(self.call_with(&function, (), &mut out.faults)),
         }
         self.take_told(now_ns, subject, out);
     }
 
-    fn call_with(&mut self, function: &str, arguments: impl FuncArgs, out: &mut Outbox) {
+    /// Calls a function within its budget; `None` if that failed, which is counted and reported the first times.
+    fn call_with(
+        &mut self,
+        function: &str,
+        arguments: impl FuncArgs,
+        faults: &mut Vec<String>,
+    ) -> Option<Dynamic> {
         self.calls += 1;
         let options = CallFnOptions::new().eval_ast(false);
         self.budget.begin();
@@ -233,17 +254,20 @@ impl Script {
             function,
             arguments,
         );
-        if let Err(error) = called {
-            self.faults += 1;
-            if self.faults <= FAULTS_TOLD {
-                out.faults.push(format!("{}: {}", self.entry.file, reason(&error)));
-            }
-            self.late += u64::from(self.budget.is_late());
-            if self.budget.is_late() && self.late == LATE_MAX {
-                let file = &self.entry.file;
-                out.faults.push(format!("{file}: {LATE_MAX} calls ran out of time: it is called no more"));
-            }
+        let error = match called {
+            Ok(value) => return Some(value),
+            Err(error) => error,
+        };
+        self.faults += 1;
+        if self.faults <= FAULTS_TOLD {
+            faults.push(format!("{}: {}", self.entry.file, reason(&error)));
         }
+        self.late += u64::from(self.budget.is_late());
+        if self.budget.is_late() && self.late == LATE_MAX {
+            let file = &self.entry.file;
+            faults.push(format!("{file}: {LATE_MAX} calls ran out of time: it is called no more"));
+        }
+        None
     }
 
     /// Takes over the events that the script reported in a call.
@@ -270,6 +294,11 @@ impl Script {
             let limit = (&mut self.limit, self.entry.limit);
             out.tell_script(limit, self.entry.actions.record, subject, event);
         }
+    }
+
+    /// Whether it has run out of time so often that it is called no more.
+    fn is_late(&self) -> bool {
+        self.late >= LATE_MAX
     }
 
     /// Calls timers that are due, and ends the periods of recorders.

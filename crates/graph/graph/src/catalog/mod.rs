@@ -2,7 +2,7 @@
 //! and the confinement of a program come from that.
 //!
 //! ```text
-//! StageClass = name, summary, description, parameters, outputs, order, example, properties, access, check, make
+//! StageClass = name, summary, description, parameters, outputs, order, example, properties, access, check, expand, make
 //! StageDraft --check(parameters)--> Arguments --make(Arguments, BuildContext)--> Box<dyn Stage>
 //!                                            \--make(OpenContext)--> sources and outputs, which a program opens with all rights
 //! ```
@@ -26,7 +26,8 @@ pub use manual::page;
 pub use opening::{OpenContext, OpenError, OpenSite, refuse};
 
 use crate::engine::Control;
-use crate::plan::Plan;
+use crate::language::SyntaxError;
+use crate::plan::{Plan, StageDraft};
 use crate::stage::Stage;
 use crate::worker_source::WorkerSource;
 
@@ -96,6 +97,8 @@ pub struct StageClass {
     pub access: fn(&Arguments, &mut StageAccess),
     /// Checks arguments that depend on files or on the interfaces, of which there may be none yet.
     pub check: fn(&Arguments, &[Interface], &GraphSettings) -> Result<(), OpenError>,
+    /// Stages that one is written for, of which each takes the packets of the one before; none if it is itself.
+    pub expand: ExpandStage,
     /// Makes one.
     pub make: Constructor,
 }
@@ -115,6 +118,7 @@ impl StageClass {
         properties: &[],
         access: |_, _| {},
         check: |_, _, _| Ok(()),
+        expand: |_| Ok(Vec::new()),
         make: Constructor::Source(opening::refuse),
     };
 
@@ -168,6 +172,9 @@ pub type OpenSource = fn(&OpenContext<'_>) -> Result<Vec<WorkerSource>, OpenErro
 
 /// Opens an output.
 pub type OpenOutput = fn(&OpenContext<'_>) -> Result<Box<dyn Stage>, OpenError>;
+
+/// Returns the stages for which one is written, such as a filter with words of another stage.
+pub type ExpandStage = fn(&StageDraft) -> Result<Vec<StageDraft>, SyntaxError>;
 
 /// Constructs a stage; the error says the reason.
 pub type StageConstructor = fn(&Arguments, &BuildContext<'_>) -> Result<Box<dyn Stage>, String>;

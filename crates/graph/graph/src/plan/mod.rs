@@ -4,14 +4,15 @@
 //! texts --parse--> PlanBuilder --check--> stages with their arguments, in order --share--> Plan --passes--> Plan --build(worker)--> Graph
 //! ```
 //!
-//! One file a step: [`builder`] holds a graph as it was written, [`check`] knows classes and connections, [`share`]
-//! finds stages that do the same to the same packets, [`split`] separates the work of several workers from the work that
-//! is done once, [`build`] makes the stages of one worker.
+//! One file a step: [`builder`] holds a graph as it was written, [`expand`] replaces stages that are several, [`check`]
+//! knows classes and connections, [`share`] finds stages that do the same to the same packets, [`split`] separates the
+//! work of several workers from the work that is done once, [`build`] makes the stages of one worker.
 
 mod build;
 mod builder;
 mod check;
 mod dot;
+mod expand;
 mod share;
 mod split;
 
@@ -105,7 +106,7 @@ impl Plan {
     }
 
     fn add(&mut self, graph: &PlanBuilder, catalog: &Catalog, prefix: &str) -> Result<(), SyntaxError> {
-        share::add(self, check::check(graph, catalog)?, prefix)
+        share::add(self, check::check(&expand::expanded(graph, catalog)?, catalog)?, prefix)
     }
 
     fn with_sources(self) -> Result<Plan, String> {

@@ -144,6 +144,7 @@ fn drive(
     let chain = Chain {
         compile,
         looks_for_tags: false,
+        names: None,
         decide: None,
         shared: None,
         control: Arc::clone(&control),
@@ -519,6 +520,7 @@ fn intervals_go_by_the_steady_clock() {
     let chain = Chain {
         compile,
         looks_for_tags: false,
+        names: None,
         decide: None,
         shared: None,
         control: Arc::clone(&control),

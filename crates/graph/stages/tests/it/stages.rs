@@ -34,6 +34,7 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
         ParameterType::Text => match parameter.name {
             "texts" => "\"tcp or udp\\nless 200\"".to_owned(),
             "to" => "\"127.0.0.1:9\"".to_owned(),
+            "words" => "\"sni(.example.org) or dns_name(a.test)\"".to_owned(),
             "text" => (*random.pick(&["a", "\"\\0\"", "http"])).to_owned(),
             _ => return None,
         },

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Error;
-use tapline_stages::fits_any;
+use tapline_stages::{Names, fits_any, split_names};
 
 use super::args::CaptureArgs;
 use crate::compiler::{Compiler, filter_text};
@@ -16,6 +16,8 @@ use crate::stored::UnfitLinkTypes;
 /// The filter of a capture.
 pub(super) struct Filtering {
     text: String,
+    /// The words for names of flows, which are a stage behind the filter.
+    names: Option<String>,
     compiler: Compiler,
 }
 
@@ -23,12 +25,16 @@ impl Filtering {
     /// Takes the text from the command line or from a file, and parses it once, so that a mistake shows at once.
     pub(super) fn new(args: &CaptureArgs) -> Result<Filtering> {
         let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
+        let (text, names) = match split_names(&text).map_err(mistake)? {
+            Some((filter, names)) => (filter, Some(names)),
+            None => (text, None),
+        };
         if let Err(error) = tapline_filter::parse(&text) {
             return Err(mistake(error.render(&text)));
         }
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
         let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
-        Ok(Filtering { text, compiler })
+        Ok(Filtering { text, names, compiler })
     }
 
     /// The filter as it was given; empty for none.
@@ -39,6 +45,11 @@ impl Filtering {
     /// The filter with the modifiers that mean the options of its language.
     pub(super) fn in_words(&self) -> String {
         self.compiler.language().in_words(&self.text)
+    }
+
+    /// The stage for names of flows, if the filter has words for them.
+    pub(super) fn names(&self) -> Result<Option<Names>, Error> {
+        self.names.as_deref().map(|words| Names::of_words(words).map_err(Error::Filter)).transpose()
     }
 
     /// Link types of the store that cannot have the filter.

@@ -28,7 +28,7 @@ use tapline_graph::{Control, Engine, GraphAccount, Inlet, RunEnd, RunReport, Sta
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::{Error, Source};
-use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, SharedOutput, input_file};
+use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, Names, SharedOutput, input_file};
 use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
@@ -163,7 +163,7 @@ fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run
         }
     };
     let blocks = input.blocks.clone();
-    let outcome = drive(args, input.sources, outputs, &run, &tell);
+    let outcome = drive(args, input.sources, outputs, &run, &tell)?;
     watcher.clear();
     tell_left_out(args, &blocks);
     conclude(args, outcome, &run, input.search.as_ref())
@@ -207,7 +207,7 @@ fn announce(input: &Input) {
 }
 
 /// The stages of one worker.
-fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
+fn chain(args: &CaptureArgs, worker: usize, names: Option<Names>, run: &Run) -> Chain {
     let filtering = Arc::clone(&run.filtering);
     let decide = run.program.as_ref().map(|program| {
         let program = Arc::clone(program);
@@ -216,6 +216,7 @@ fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
     Chain {
         looks_for_tags: !filtering.in_words().contains("vlan"),
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
+        names,
         decide,
         shared: run.program.as_ref().and_then(|program| program.shared()),
         control: Arc::clone(&run.control),
@@ -231,28 +232,33 @@ fn drive(
     outputs: Vec<Box<dyn Stage>>,
     run: &Run,
     tell: &(dyn Fn(usize, &RunReport<'_>) + Sync),
-) -> Outcome {
-    let work = |worker: usize, source: &mut dyn Source, outputs: Vec<Box<dyn Stage>>| {
-        let (mut graph, node) = chain(args, worker, run).graph(&run.meters, worker as u16, outputs);
+) -> Result<Outcome> {
+    let names = sources.iter().map(|_| run.filtering.names()).collect::<Result<Vec<_>, _>>()?;
+    let work = |worker: usize, source: &mut dyn Source, names, outputs: Vec<Box<dyn Stage>>| {
+        let chain = chain(args, worker, names, run);
+        let (mut graph, node) = chain.graph(&run.meters, worker as u16, outputs);
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, &run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
-        let marks = graph.results().pop().map(|result| result.table);
+        let marks =
+            graph.results().into_iter().find(|result| result.stage == "verify").map(|result| result.table);
         Outcome { account: outcome.account, ended: outcome.ended, marks }
     };
     if let [source] = sources.as_mut_slice() {
-        return work(0, source.as_mut(), outputs);
+        return Ok(work(0, source.as_mut(), names.into_iter().next().flatten(), outputs));
     }
     let is_only = outputs.len() == 1;
     let (handles, completers) = share(outputs, sources.len(), is_only);
     let outcomes = thread::scope(|scope| {
         let work = &work;
-        let pairs = sources.iter_mut().zip(handles).enumerate();
-        let threads: Vec<_> = pairs
-            .map(|(worker, (source, outputs))| scope.spawn(move || work(worker, source.as_mut(), outputs)))
+        let workers = sources.iter_mut().zip(handles).zip(names).enumerate();
+        let threads: Vec<_> = workers
+            .map(|(worker, ((source, outputs), names))| {
+                scope.spawn(move || work(worker, source.as_mut(), names, outputs))
+            })
             .collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
-    join(outcomes, completers)
+    Ok(join(outcomes, completers))
 }
 
 /// Handles of the outputs for each worker.

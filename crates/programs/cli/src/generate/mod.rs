@@ -150,6 +150,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let chain = Chain {
         compile: Arc::new(|_| Ok(None)),
         looks_for_tags: false,
+        names: None,
         decide: None,
         shared: None,
         control: Arc::clone(&control),

@@ -289,6 +289,11 @@ fn texts_of_the_documents_are_right() {
                 ("fpl", _) => vec!["filter", "explain", "--fpl", name],
                 // Of a rule, not of a script, whose file is elsewhere.
                 ("toml", "docs/watch.md") if !text.contains("[[script]]") => vec!["watch", "check", name],
+                ("rhai", "docs/graph.md") if cfg!(feature = "scripts") => {
+                    fs::write(&rules, format!("generate(\"udp count=10\") -> script(\"{name}\") -> drop"))
+                        .unwrap();
+                    vec!["run", rules.to_str().unwrap()]
+                }
                 ("rhai", _) if cfg!(feature = "scripts") => {
                     fs::write(&rules, "[[script]]\nname = \"block\"\nfile = \"block\"\n").unwrap();
                     vec!["watch", "check", rules.to_str().unwrap()]

@@ -29,6 +29,7 @@ mod info;
 mod laws;
 mod manual;
 mod metrics;
+mod names;
 mod outputs;
 mod parquet;
 mod publishing;
