@@ -46,6 +46,23 @@ pub struct Component {
     pub cycles: f64,
     /// Basis of the cost.
     pub how: CostBasis,
+    /// Half of the interval of a difference, in cycles.
+    #[serde(default)]
+    pub error: Option<f64>,
+    /// The most that a difference can be whose error is greater than its value; 0 if it is below its error.
+    #[serde(default)]
+    pub at_most: Option<f64>,
+}
+
+impl Component {
+    /// The cost in words: a number, or an upper bound for a difference below its error.
+    fn shown(&self) -> String {
+        match self.at_most {
+            None => format!("{:.1}", self.cycles),
+            Some(most) if most > 0.0 => format!("at most {most:.1}"),
+            Some(_) => "not measurable".to_owned(),
+        }
+    }
 }
 
 /// Cost of a packet in one run.
@@ -72,7 +89,22 @@ impl Breakdown {
     /// With one more component.
     #[must_use]
     pub fn with(mut self, name: &str, cycles: f64, how: CostBasis) -> Breakdown {
-        self.components.push(Component { name: name.to_owned(), cycles, how });
+        self.components.push(Component { name: name.to_owned(), cycles, how, error: None, at_most: None });
+        self
+    }
+
+    /// With a component that is the difference of two measurements, known to `error` cycles. It costs nothing or more:
+    /// a difference below zero counts as zero in the sum.
+    #[must_use]
+    pub fn with_difference(mut self, name: &str, cycles: f64, error: f64) -> Breakdown {
+        let at_most = (cycles <= error).then(|| (cycles + error).max(0.0));
+        self.components.push(Component {
+            name: name.to_owned(),
+            cycles: cycles.max(0.0),
+            how: CostBasis::Difference,
+            error: Some(error),
+            at_most,
+        });
         self
     }
 
@@ -113,18 +145,22 @@ impl Breakdown {
     /// ```
     pub fn to_text(&self) -> String {
         let rows = self.rows();
-        let width =
-            rows.iter().map(|row| row.0.chars().count()).chain(["unexplained".len()]).max().unwrap_or(0);
+        let width = rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
+        let cost_width = rows.iter().map(|row| row.cost.len()).chain([13]).max().unwrap_or(0);
         let mut text = format!("{}: {} packets\n\n", self.title, self.packets);
         text += &format!(
-            "{:width$}  {:>13}  {:>10}  {:>6}  how\n",
+            "{:width$}  {:>cost_width$}  {:>10}  {:>6}  how\n",
             "component", "cycles/packet", "ns/packet", "share"
         );
-        for (name, cycles, how) in rows {
-            let nanos = self.nanos(cycles).map_or("unknown".into(), |nanos| format!("{nanos:.1}"));
-            let share = self.share(cycles).map_or("unknown".into(), |share| format!("{:.1}%", share * 100.0));
-            let how = how.map_or("", CostBasis::name);
-            let line = format!("{name:width$}  {cycles:13.1}  {nanos:>10}  {share:>6}  {how}");
+        for Row { name, cost, cycles, how } in rows {
+            let number = |value: Option<String>| match cycles {
+                None => "-".to_owned(),
+                Some(_) => value.unwrap_or_else(|| "unknown".to_owned()),
+            };
+            let nanos = number(self.nanos(cycles.unwrap_or(0.0)).map(|nanos| format!("{nanos:.1}")));
+            let share =
+                number(self.share(cycles.unwrap_or(0.0)).map(|share| format!("{:.1}%", share * 100.0)));
+            let line = format!("{name:width$}  {cost:>cost_width$}  {nanos:>10}  {share:>6}  {how}");
             text += line.trim_end();
             text.push('\n');
         }
@@ -132,11 +168,25 @@ impl Breakdown {
     }
 
     /// Components, the unexplained part, and the total.
-    fn rows(&self) -> Vec<(&str, f64, Option<CostBasis>)> {
-        let parts = self.components.iter().map(|part| (part.name.as_str(), part.cycles, Some(part.how)));
-        parts
-            .chain([("unexplained", self.unexplained_cycles(), None), ("total", self.total_cycles, None)])
-            .collect()
+    fn rows(&self) -> Vec<Row<'_>> {
+        let parts = self.components.iter().map(|part| Row {
+            name: &part.name,
+            cost: part.shown(),
+            cycles: part.at_most.is_none().then_some(part.cycles),
+            how: match part.error {
+                Some(error) => format!("{}, error {error:.1}", part.how.name()),
+                None => part.how.name().to_owned(),
+            },
+        });
+        let sums = [("unexplained", self.unexplained_cycles()), ("total", self.total_cycles)].map(
+            |(name, cycles)| Row {
+                name,
+                cost: format!("{cycles:.1}"),
+                cycles: Some(cycles),
+                how: String::new(),
+            },
+        );
+        parts.chain(sums).collect()
     }
 
     /// The breakdown as one line of JSON.
@@ -215,6 +265,8 @@ impl Serialize for Breakdown {
             ns: self.nanos(part.cycles),
             share: self.share(part.cycles),
             how: part.how,
+            error: part.error,
+            at_most: part.at_most,
         };
         let unexplained = self.unexplained_cycles();
         let mut object = serializer.serialize_struct("Breakdown", 9)?;
@@ -231,6 +283,15 @@ impl Serialize for Breakdown {
     }
 }
 
+/// A line of the table.
+struct Row<'a> {
+    name: &'a str,
+    cost: String,
+    /// `None` for a difference below its error.
+    cycles: Option<f64>,
+    how: String,
+}
+
 #[derive(Serialize)]
 struct CostShare {
     name: String,
@@ -238,6 +299,10 @@ struct CostShare {
     ns: Option<f64>,
     share: Option<f64>,
     how: CostBasis,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_most: Option<f64>,
 }
 
 #[cfg(test)]
@@ -270,6 +335,19 @@ mod tests {
         assert!(value["total_ns"].is_null());
         assert_eq!(Breakdown::from_json(&before.to_json()).expect("our own"), before);
         assert!(Breakdown::from_json("{}").is_err_and(|error| error.to_string().contains("title")));
+    }
+
+    #[test]
+    fn a_difference_below_its_error_is_no_number() {
+        let run = |cycles| Breakdown::new("x", 1, 100.0, 1e9).with_difference("tap and copy", cycles, 20.0);
+        let text = |cycles| run(cycles).to_text();
+        assert!(text(40.0).contains("40.0        40.0   40.0%  by difference, error 20.0"), "{}", text(40.0));
+        assert!(text(15.0).contains("at most 35.0           -       -  by difference"), "{}", text(15.0));
+        assert!(text(-495.0).contains("not measurable"), "{}", text(-495.0));
+        assert_eq!(run(-495.0).unexplained_cycles(), 100.0, "no cost is negative");
+        for cycles in [40.0, 15.0, -495.0] {
+            assert_eq!(Breakdown::from_json(&run(cycles).to_json()).expect("our own"), run(cycles));
+        }
     }
 
     #[test]

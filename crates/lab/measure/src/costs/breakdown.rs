@@ -5,7 +5,7 @@
 //!        softirq               kernel       what it took a packet without the tap, times packets
 //!        kernel time stamp     counted      packets times one reading of the system's clock, which is what the kernel does
 //!        kernel filter         kernel       the run-time statistics of its BPF programs
-//!        tap and copy          difference   softirq with the tap, less all these
+//!        tap and copy          difference   softirq with the tap, less all these; with its error, and no number below it
 //!        wake-up               timed        processor time of the waits; without it their number times the cost of one
 //!        timestamp             timed        where times are given here, instead of the kernel's (-j)
 //! both   read, stages, sinks   timed        the meters, less what other threads took meanwhile
@@ -15,7 +15,8 @@
 
 use std::time::Duration;
 
-use tapline_meters::{Breakdown, CostBasis, CpuTimes, Snapshot};
+use tapline_meters::{Breakdown, CostBasis, CpuTimes, KernelCounters, Snapshot};
+use tapline_sys::usage;
 
 use super::Measured;
 
@@ -33,7 +34,9 @@ pub fn breakdown(measured: &Measured) -> Breakdown {
         run = match without_tap(measured, times) {
             Some(network) => {
                 let run = run.with("softirq", each(cycles_in(network)), CostBasis::Kernel);
-                of_tap(measured, run, each(cycles_in(times.softirq) - cycles_in(network)))
+                let error =
+                    each((error_of(times.softirq) + error_of_network(measured)) * measured.frequency_hz);
+                of_tap(measured, run, each(cycles_in(times.softirq) - cycles_in(network)), error)
             }
             None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), CostBasis::Kernel),
         };
@@ -41,8 +44,8 @@ pub fn breakdown(measured: &Measured) -> Breakdown {
     of_process(measured, run)
 }
 
-/// With the components of the tap, which took `tap` cycles a packet.
-fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
+/// With the components of the tap, which took `tap` cycles a packet, known to `error`.
+fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64, error: f64) -> Breakdown {
     // The kernel reads its clock for each packet once any socket wants time stamps.
     run = run.with("kernel time stamp", measured.clock_ticks, CostBasis::Counted);
     let mut rest = tap - measured.clock_ticks;
@@ -51,7 +54,14 @@ fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
         run = run.with("kernel filter", filter, CostBasis::Kernel);
         rest -= filter;
     }
-    run.with("tap and copy", rest, CostBasis::Difference)
+    run.with_difference("tap and copy", rest, error)
+}
+
+/// Error of a softirq time, in seconds: the kernel samples it with a tick, so that `n` ticks are known to the root of
+/// `n`, twice that in 95 of 100 cases, and one tick at the ends.
+fn error_of(time: Duration) -> f64 {
+    let tick = 1.0 / usage::clock_units_per_second().max(1) as f64;
+    2.0 * (time.as_secs_f64() * tick).sqrt() + tick
 }
 
 /// With the components of the process itself.
@@ -97,19 +107,23 @@ fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     (!times.softirq.is_zero()).then_some(network)
 }
 
-/// The share of the engine thread's awake time in which another thread had the processor. Delays at wake-ups are not
-/// part of it: each time that it got the processor, it is taken to have waited equally long. In any case, the thread
-/// ran as long as the kernel says.
+/// Error in seconds of the softirq time without the tap: that of the baseline, grown to the packets of the run.
+fn error_of_network(measured: &Measured) -> f64 {
+    let packets = |counters: &KernelCounters| counters.softnet.map(|softnet| softnet.processed as f64);
+    let error = || {
+        let before = measured.baseline.as_ref()?;
+        Some(error_of(before.times?.softirq) * packets(&measured.kernel)? / packets(before)?.max(1.0))
+    };
+    error().unwrap_or(0.0)
+}
+
+/// The share of the engine thread's awake time in which another thread had the processor: the thread ran as long as
+/// the kernel says, and the rest of the time that passed was others'. 0 where the kernel does not say.
 pub(super) fn delayed_share(measured: &Measured) -> f64 {
     let awake = measured.ticks as f64 / measured.frequency_hz;
-    let switches = &measured.spent.switches;
-    let all = (switches.waiting + switches.preempted).max(1) as f64;
-    let delayed = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.delayed.as_secs_f64());
-    let in_work = delayed * switches.preempted as f64 / all;
-    let waiting = waits(measured);
-    let ran = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.ran.as_secs_f64());
-    let most = (awake - (ran - waiting).max(0.0)).max(0.0);
-    if awake > 0.0 { in_work.clamp(0.0, most) / awake } else { 0.0 }
+    let Some(scheduling) = measured.spent.scheduling else { return 0.0 };
+    let ran = (scheduling.ran.as_secs_f64() - waits(measured)).max(0.0);
+    if awake > 0.0 { (awake - ran).max(0.0) / awake } else { 0.0 }
 }
 
 /// Seconds of processor time that the engine's waits took.
@@ -229,16 +243,20 @@ mod tests {
         let parts = ["interrupts", "softirq", "kernel time stamp", "tap and copy", "wake-up"]
             .map(|name| cycles(&run, name).round());
         assert_eq!(parts, [1000.0, 2000.0, 60.0, 2940.0, 1000.0]);
+        // Some milliseconds, sampled every ten: that is no measurement.
+        let tap = run.components.iter().find(|part| part.name == "tap and copy").expect("a component");
+        assert!(tap.error.is_some_and(|error| error > 2940.0) && tap.at_most > Some(2940.0), "{tap:?}");
+        assert!(run.to_text().contains("at most"), "{}", run.to_text());
         measured.kernel_filter = Some((1000, 40_000));
         measured.stamp_ticks = 500_000;
         let run = breakdown(&measured);
         let parts =
             ["kernel filter", "tap and copy", "timestamp", "read"].map(|name| cycles(&run, name).round());
-        assert_eq!(parts, [40.0, 2900.0, 497.0, 5468.0], "a share of what is timed went to others");
+        assert_eq!(parts, [40.0, 2900.0, 350.0, 3850.0], "a share of what is timed went to others");
         assert!(facts(&measured).to_text().contains("ran 1,000 times in the kernel, 40.0 ns each"));
         let text = facts(&measured).to_text();
         assert!(text.contains("20.0 a softirq") && text.contains("100 waits, 10.0 packets each"), "{text}");
-        assert!(text.contains("the process  8000.0 cycles a packet, -"), "{text}");
+        assert!(text.contains("the process  8000.0 cycles a packet, "), "{text}");
         measured.offered = Some(2000);
         assert_eq!(breakdown(&measured).total_cycles, 7000.0, "spread over all that came by");
         for quiet in [None, Some(counters(Duration::ZERO, 3))] {
