@@ -1,11 +1,14 @@
-//! Hints about memory: data that will be read soon, and large data that is read all over.
+//! Hints about memory: data that will be read soon, large data that is read all over, data that is to leave the caches.
 //!
-//! Hints change no byte: wrong ones cost time and nothing else, so both calls are safe.
+//! Hints change no byte: wrong ones cost time and nothing else, so the calls are safe.
 
 use std::mem::size_of_val;
 
 /// A page of the ordinary size, and one of the large size that x86-64 and aarch64 (with 4 KiB pages) have.
 const PAGE_LEN: usize = 4096;
+/// Bytes that processors cache together.
+#[cfg(target_arch = "x86_64")]
+const CACHE_LINE_LEN: usize = 64;
 
 /// Prefetches the cache line in which an element begins, for reading and writing soon. A place behind the end
 /// prefetches an unrelated line, which costs as much.
@@ -47,6 +50,29 @@ pub fn advise_large_pages<T>(memory: &mut [T]) {
     unsafe { libc::madvise(address.cast(), len, libc::MADV_HUGEPAGE) };
 }
 
+/// Writes `bytes` back to memory and removes them from all caches, so that the next access misses. Returns whether the
+/// processor can do that: x86-64 only.
+pub fn flush(bytes: &[u8]) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_clflush, _mm_mfence};
+        for line in bytes.chunks(CACHE_LINE_LEN) {
+            // SAFETY: the address is that of a byte that we borrow; clflush changes no byte, and SSE2 is part of x86-64.
+            unsafe { _mm_clflush(line.as_ptr()) };
+        }
+        // The last byte's line, where `bytes` begins within a line.
+        if let Some(last) = bytes.last() {
+            // SAFETY: as above.
+            unsafe { _mm_clflush(last) };
+        }
+        // SAFETY: a fence orders accesses and does nothing else.
+        unsafe { _mm_mfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+    cfg!(target_arch = "x86_64")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +80,8 @@ mod tests {
     #[test]
     fn hints_change_nothing() {
         let mut memory = vec![7_u64; 1 << 20];
+        assert_eq!(flush(&[1, 2, 3][1..]), cfg!(target_arch = "x86_64"));
+        flush(&[]);
         advise_large_pages(&mut memory);
         (0..memory.len())
             .step_by(1000)

@@ -26,7 +26,7 @@ use tapline_testkit::traffic::Traffic;
 
 use tapline_measure::filter::engines::{select_all, spin};
 use tapline_measure::filter::packets::Packets;
-use tapline_measure::runs::median;
+use tapline_measure::runs::{RATIOS, judge, median};
 
 /// Different packets of each workload: their bytes fit the second cache.
 const PACKETS: usize = 4096;
@@ -105,9 +105,8 @@ fn tell(workload: &Workload, packets: &Packets, engines: &[Engine], costs: &[Vec
     let medians: Vec<f64> = costs.iter().map(|costs| median(costs.iter().copied())).collect();
     for (engine, ns) in engines.iter().zip(&medians) {
         let share = medians[0] / ns;
-        let goal = match (&engine.kind, share <= GOAL) {
-            (Kind::C { .. }, true) => format!("  (goal {GOAL}: met)"),
-            (Kind::C { .. }, false) => format!("  (goal {GOAL}: MISSED)"),
+        let goal = match &engine.kind {
+            Kind::C { .. } => format!("  (goal {GOAL}: {})", judge(share, RATIOS, |share| share <= GOAL)),
             _ => String::new(),
         };
         println!("  {:<32} {ns:>8.2} ns/packet  native is {share:.2} of it{goal}", engine.name());

@@ -27,7 +27,7 @@ use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::netns::{FAR, Namespace};
 
 use crate::{Options, live};
-use tapline_measure::runs::median;
+use tapline_measure::runs::{RATIOS, judge, median};
 use tapline_measure::scheduled;
 
 /// Time limit for programs to start, and to read to the end.
@@ -351,10 +351,15 @@ fn tell(args: &ReadersArgs, rows: &[Row]) {
         let (sockets_kernel, daemon_kernel) = (of(&row.sockets_kernel), of(&row.daemon_kernel));
         let readers = (daemon - daemon_kernel - writer).max(0.0);
         let (share, growth) = (daemon / sockets, writer / first);
-        let judged = |is_met: bool| if is_met { "goal met" } else { "goal missed" };
         let verdict = match count {
-            8 => format!("  {} (share {GOAL_SHARE:.2})", judged(share <= GOAL_SHARE)),
-            16 => format!("  {} (writer {GOAL_WRITER})", judged(growth <= GOAL_WRITER)),
+            8 => format!(
+                "  goal {} (share {GOAL_SHARE:.2})",
+                judge(share, RATIOS, |share| share <= GOAL_SHARE)
+            ),
+            16 => format!(
+                "  goal {} (writer {GOAL_WRITER})",
+                judge(growth, RATIOS, |growth| growth <= GOAL_WRITER)
+            ),
             _ => String::new(),
         };
         println!(

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use tapline_measure::machine;
-use tapline_measure::runs::{Run, median};
+use tapline_measure::runs::{RATIOS, Run, judge, median};
 
 /// The destinations of results.
 pub(crate) struct Report {
@@ -105,16 +105,18 @@ impl Report {
 }
 
 fn compare(goal: Option<Goal>, ours: f64, theirs: f64) -> String {
-    let verdict = |met: bool| if met { "met" } else { "MISSED" };
     match goal {
         None => format!("{:.2} times ours", theirs / ours),
         Some(Goal::TimesFaster(bound)) => {
             let ratio = theirs / ours;
-            format!("{ratio:.2} times ours (goal {bound}: {})", verdict(ratio >= bound))
+            format!("{ratio:.2} times ours (goal {bound}: {})", judge(ratio, RATIOS, |ratio| ratio >= bound))
         }
         Some(Goal::ShareOfTime(bound)) => {
             let share = ours / theirs;
-            format!("ours is {share:.3} of it (goal {bound}: {})", verdict(share <= bound))
+            format!(
+                "ours is {share:.3} of it (goal {bound}: {})",
+                judge(share, RATIOS, |share| share <= bound)
+            )
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! system   `tapline bench`          whole programs under offered load: loss, rate, processor time
+//! papers   `tapline bench papers`   tables and figures of five documents, with ours
 //! filter   `tapline filter bench`   every filter engine, libpcap's and the kernel's too, on the same packets
 //! costs    `tapline profile`        a packet in a run of the engine, component by component
 //! micro    `tapline profile --micro` one stage, one store, one wake-up, one search
@@ -19,7 +20,10 @@ pub mod filter;
 pub mod filters;
 pub mod machine;
 pub mod micro;
+mod papers;
 pub mod payloads;
 pub mod runs;
 pub mod scheduled;
+pub mod spread;
 pub mod system;
+mod tap_timer;

@@ -1,6 +1,7 @@
 //! Processor time of a child process alone.
 
 use anyhow::{Context, bail};
+use std::ops::RangeInclusive;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tapline_sys::usage::CpuTime;
@@ -56,6 +57,19 @@ pub fn reap(child: Child, command: &Command) -> anyhow::Result<Duration> {
     Ok(cpu)
 }
 
+/// Word for a goal of a measured `value`. A value outside `plausible` meets nothing, whatever the goal: it is a mistake of
+/// the measurement.
+pub fn judge(value: f64, plausible: RangeInclusive<f64>, is_met: impl Fn(f64) -> bool) -> &'static str {
+    match () {
+        () if !plausible.contains(&value) => "not plausible",
+        () if is_met(value) => "met",
+        () => "MISSED",
+    }
+}
+
+/// Ratios of two costs or two rates of peers on one machine: beyond it one of both was not measured.
+pub const RATIOS: RangeInclusive<f64> = 1e-4..=1e4;
+
 /// The middle value; the mean of the two middle ones if their number is even. 0 of nothing.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
@@ -76,6 +90,13 @@ mod tests {
         assert_eq!(median([3.0, 1.0, 2.0].into_iter()), 2.0);
         assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), 2.5);
         assert_eq!(median(std::iter::empty()), 0.0);
+    }
+
+    #[test]
+    fn values_that_cannot_be_right_meet_no_goal() {
+        let judge = |value| judge(value, 0.1..=1e4, |value| value <= 30.0);
+        assert_eq!([12.0, 31.0].map(judge), ["met", "MISSED"]);
+        assert_eq!([-0.99, 0.0, 1e9, f64::NAN, f64::INFINITY].map(judge), ["not plausible"; 5]);
     }
 
     #[test]

@@ -19,6 +19,27 @@ pub fn thread(pid: u32) -> Option<u64> {
     run_time(Path::new(&format!("/proc/{pid}")))
 }
 
+/// Times that a thread slept until something came; `None` without such a thread.
+pub fn waits(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?.trim().parse().ok()
+}
+
+/// Time that each processor was busy and that it has run in all, in units of /proc/stat.
+pub fn processors() -> Vec<(u64, u64)> {
+    let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let times = |line: &str| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|name| name.starts_with("cpu") && *name != "cpu")?;
+        let times: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        // Guests' time is part of the first two columns.
+        let all: u64 = times.iter().take(8).sum();
+        let idle: u64 = times.iter().skip(3).take(2).sum();
+        Some((all - idle, all))
+    };
+    text.lines().filter_map(times).collect()
+}
+
 /// Threads of the kernel whose names begin so, in ascending order.
 pub fn kernel_threads(prefix: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -48,6 +69,8 @@ mod tests {
         // Until the clock of the scheduler has gone on.
         while sum() == before {}
         assert_eq!((tasks(u32::MAX), thread(u32::MAX)), (vec![None], None));
+        assert!(waits(own).is_some() && waits(u32::MAX).is_none());
+        assert!(processors().iter().all(|(busy, all)| busy <= all) && !processors().is_empty());
         assert!(thread(own).is_some() && kernel_threads("no thread is called so").is_empty());
     }
 }

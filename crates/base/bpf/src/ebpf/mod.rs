@@ -24,8 +24,12 @@ pub use text::text;
 pub mod helper {
     /// `r0 = bpf_map_lookup_elem(map, key)`: the address of the value, or 0. Minimum kernel: 3.18.
     pub const MAP_LOOKUP_ELEM: i32 = 1;
+    /// `r0 = bpf_ktime_get_ns()`: CLOCK_MONOTONIC. Minimum kernel: 4.1.
+    pub const KTIME_GET_NS: i32 = 5;
     /// `r0 = bpf_get_smp_processor_id()`. Minimum kernel: 4.1.
     pub const GET_SMP_PROCESSOR_ID: i32 = 8;
+    /// `r0 = bpf_get_current_pid_tgid()`: the thread in the lower half. Minimum kernel: 4.2.
+    pub const GET_CURRENT_PID_TGID: i32 = 14;
     /// `bpf_tail_call(context, map, index)`: continues in another program. Minimum kernel: 4.2.
     pub const TAIL_CALL: i32 = 12;
     /// `r0 = bpf_redirect_map(map, key, flags)`. Minimum kernel: 4.14.

@@ -1,10 +1,11 @@
 //! Figures of all measures: medians, ratios to a peer, goals.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use tapline_measure::runs::median;
+use tapline_measure::runs::{judge, median};
 
 /// One figure of one program.
 pub(super) struct Row {
@@ -31,6 +32,9 @@ pub(super) enum Goal {
     AtLeast(f64),
     AtMost(f64),
 }
+
+/// No goal is about a value of nothing, or less.
+const PLAUSIBLE: RangeInclusive<f64> = 1e-9..=1e15;
 
 impl Goal {
     fn is_met(self, value: f64) -> bool {
@@ -89,7 +93,7 @@ impl Table {
     /// Says whether a goal was reached, where there is something to compare.
     pub(super) fn judge(&mut self, measure: &str, what: &str, value: Option<f64>, goal: Goal) {
         let Some(value) = value.filter(|value| value.is_finite()) else { return };
-        let word = if goal.is_met(value) { "met" } else { "MISSED" };
+        let word = judge(value, PLAUSIBLE, |value| goal.is_met(value));
         println!("{measure:<22} {what}: {value:.2} (goal {}: {word})", goal.text());
         self.verdicts.push(Verdict { measure: measure.to_owned(), what: what.to_owned(), value, goal });
     }
@@ -107,7 +111,7 @@ impl Table {
                 "what": verdict.what,
                 "value": verdict.value,
                 "goal": verdict.goal.text(),
-                "met": verdict.goal.is_met(verdict.value),
+                "met": judge(verdict.value, PLAUSIBLE, |value| verdict.goal.is_met(value)) == "met",
             })
         });
         let value = json!({

@@ -4,14 +4,14 @@
 //! call      a filter, a packet a call           store    an index entry, 64, 512, 1500 bytes
 //! stage     an empty one, batches of 1 and 256  wake     a thread that waits
 //! count     a meter, a clock                    search   a byte without a match; a payload with one
-//!                                               filter   interpreter, native code
+//!                                               filter   interpreter, native code, FPL-2
 //! ```
 
-mod filters;
+pub(crate) mod filters;
 mod searches;
 mod stages;
 mod stores;
-mod wake;
+pub(crate) mod wake;
 
 use std::hint::black_box;
 
@@ -30,6 +30,7 @@ pub fn measure(runs: usize) -> anyhow::Result<Vec<TaskReport>> {
     stores::tasks(&mut tasks);
     tasks.push(wake::task()?);
     searches::tasks(&mut tasks)?;
+    filters::fpl(&mut tasks)?;
     filters::engines(&mut tasks)?;
     Ok(measure_tasks(&mut tasks, runs)?)
 }

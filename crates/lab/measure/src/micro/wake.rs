@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const WAKE: f64 = 624.0;
 
 /// Two threads that wake each other.
-struct Pair {
+pub(crate) struct Pair {
     there: Arc<Wakeup>,
     back: Arc<Wakeup>,
     is_over: Arc<AtomicBool>,
@@ -36,7 +36,7 @@ pub(super) fn task() -> anyhow::Result<Task<'static>> {
 }
 
 impl Pair {
-    fn new() -> anyhow::Result<Pair> {
+    pub(crate) fn new() -> anyhow::Result<Pair> {
         let (there, back) = (Arc::new(Wakeup::new()?), Arc::new(Wakeup::new()?));
         let is_over = Arc::new(AtomicBool::new(false));
         let ours = (Arc::clone(&there), Arc::clone(&back), Arc::clone(&is_over));
@@ -44,7 +44,7 @@ impl Pair {
         Ok(Pair { there, back, is_over, other: Some(other) })
     }
 
-    fn there_and_back(&self, poller: &mut Poller) -> Result<(), SyscallError> {
+    pub(crate) fn there_and_back(&self, poller: &mut Poller) -> Result<(), SyscallError> {
         self.there.notify();
         while !self.back.take() {
             wait(poller, &self.back)?;

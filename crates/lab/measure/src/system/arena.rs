@@ -44,6 +44,21 @@ pub struct Counters {
     pub received: u64,
     /// Processor time of the kernel's thread, in nanoseconds.
     pub kernel_ns: u64,
+    /// Times that the kernel's thread slept until packets came.
+    pub kernel_wakes: u64,
+}
+
+impl Counters {
+    /// Growth since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Counters) -> Counters {
+        Counters {
+            entered: self.entered.saturating_sub(earlier.entered),
+            received: self.received.saturating_sub(earlier.received),
+            kernel_ns: self.kernel_ns.saturating_sub(earlier.kernel_ns),
+            kernel_wakes: self.kernel_wakes.saturating_sub(earlier.kernel_wakes),
+        }
+    }
 }
 
 /// A namespace with a pair of interfaces, and the cores.
@@ -86,6 +101,11 @@ impl Arena {
         &self.namespace
     }
 
+    /// The kernel's thread that receives for `far0`.
+    pub fn receiving_thread(&self) -> Option<u32> {
+        self.thread
+    }
+
     /// Finds the kernel's thread that receives for `far0`, and puts it on the receiver's core. It may be another one
     /// after XDP was attached.
     fn thread(&mut self) -> Result<()> {
@@ -118,7 +138,8 @@ impl Arena {
         let entered = self.statistics(self.near)?.tx_packets;
         let received = self.statistics(self.far)?.rx_packets;
         let kernel_ns = self.thread.and_then(scheduled::thread).unwrap_or(0);
-        Ok(Counters { entered, received, kernel_ns })
+        let kernel_wakes = self.thread.and_then(scheduled::waits).unwrap_or(0);
+        Ok(Counters { entered, received, kernel_ns, kernel_wakes })
     }
 
     fn statistics(&mut self, index: u32) -> Result<LinkStatistics> {

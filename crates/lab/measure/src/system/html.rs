@@ -9,7 +9,7 @@ use super::results::{CaseResult, LimitResult, Results, WorkloadResult};
 use super::trial::TrialOutcome;
 use super::workload::{Case, Chart};
 
-const STYLE: &str = "\
+pub(crate) const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#1b1b1b}\
 h1{font-size:1.7em;margin-bottom:.2em}h2{font-size:1.25em;margin:2.2em 0 .3em;border-top:1px solid #ccc;padding-top:1em}\
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #e2e2e2}\
@@ -82,13 +82,14 @@ fn verdicts(page: &mut String, results: &Results) {
         writeln!(page, "<li class=\"bad\">{faulty} of {runs} runs have a fault: see the accounts.</li>")
     };
     for goal in &results.goals {
-        let (class, word) = if goal.is_met { ("ok", "met") } else { ("bad", "missed") };
+        let class = if goal.is_met { "ok" } else { "bad" };
         let _ = writeln!(
             page,
-            "<li class=\"{class}\">{}: {:.2} times; the goal of {} is {word}.</li>",
+            "<li class=\"{class}\">{}: {:.2} times; the goal of {} is {}.</li>",
             escape(&goal.what),
             goal.ratio,
-            goal.goal
+            goal.goal,
+            goal.verdict.to_lowercase()
         );
     }
     *page += "</ul>\n";
@@ -128,7 +129,7 @@ fn section(page: &mut String, result: &WorkloadResult, tsc_ghz: f64) -> Result<(
     Ok(())
 }
 
-fn picture(page: &mut String, bars: &Bars) -> Result<()> {
+pub(crate) fn picture(page: &mut String, bars: &Bars) -> Result<()> {
     *page += "<p>";
     for (name, colour) in bars.legend() {
         let _ =
@@ -151,6 +152,9 @@ fn label(case: &Case, all: &[&Case]) -> String {
     }
     if differs(&|other| other.snap == case.snap) {
         parts.push(if case.snap >= case.size { "whole".to_owned() } else { format!("first {}", case.snap) });
+    }
+    if differs(&|other| other.buffer == case.buffer) {
+        parts.push(format!("{} MiB", case.buffer));
     }
     if parts.is_empty() {
         parts.push(format!("{} bytes", case.size));
@@ -291,7 +295,7 @@ pub(crate) fn grouped(value: f64) -> String {
     tapline_graph::grouped(value.round().max(0.0) as u64)
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -301,7 +305,7 @@ mod tests {
     use crate::system::programs::Program;
 
     fn case(size: u32, snap: u32) -> Case {
-        Case { program: Program::Tapline, size, snap, filter: String::new() }
+        Case { program: Program::Tapline, size, snap, filter: String::new(), buffer: 32 }
     }
 
     #[test]
@@ -311,6 +315,8 @@ mod tests {
         assert_eq!(label(&a, &[&a, &b]), "60 bytes");
         assert_eq!(label(&c, &[&a, &b, &c]), "1514 bytes, first 68");
         assert_eq!(label(&b, &[&b, &c]), "whole");
+        let larger = Case { buffer: 64, ..a.clone() };
+        assert_eq!(label(&larger, &[&a, &larger]), "64 MiB");
     }
 
     #[test]

@@ -18,10 +18,10 @@
 //! Programs take turns on each case, so that disturbances of the machine hit all; a different one begins each time.
 
 pub mod arena;
-mod html;
+pub(crate) mod html;
 pub mod limit;
-mod plot;
-mod programs;
+pub(crate) mod plot;
+pub(crate) mod programs;
 mod results;
 mod show;
 pub mod trial;
@@ -39,6 +39,7 @@ use tapline_arena::libpcap::{Libpcap, LiveSettings};
 use tapline_arena::netns::FAR;
 use tapline_syntax::units::{self, count_in, size_in};
 
+use crate::papers::PapersOrder;
 use arena::Arena;
 use html::grouped;
 use limit::Limit;
@@ -48,8 +49,8 @@ use show::Progress;
 use trial::{Load, Receiver, TrialOutcome};
 use workload::{Case, Kind, Workload};
 
-/// Bytes of every program's ring.
-const RING: u64 = 32 << 20;
+/// The first word that asks for the documents' tables in place of workloads.
+const PAPERS: &str = "papers";
 /// Runs of each case, and in a hurry.
 const RUNS: usize = 3;
 const RUNS_QUICK: usize = 2;
@@ -64,6 +65,8 @@ Examples:
   tapline bench --quick                                     all workloads with fewer programs, under two minutes
   tapline bench                                             all workloads with every program and size, three times
   tapline bench table limit --runs 9                        two workloads, with more runs
+  tapline bench papers --quick                              tables and figures of five documents, with ours
+  tapline bench papers copies poll --resume                 two of them; the others stay as they are in the report
   tapline bench --limit -- tcpdump -i far0 -w /tmp/x.pcap   the highest rate without loss
 
 The benchmark creates a network namespace with a virtual link, near0 to far0. It sends on near0 with `tapline generate`, and runs
@@ -73,7 +76,8 @@ one program after the other on far0. Nothing leaves the machine. Needs root, ip(
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct BenchArgs {
-    /// Workloads: names (--list shows them), or files of your own. Default: all
+    /// Workloads: names (--list shows them), or files of your own. Default: all. `papers`, alone or followed by names of
+    /// its sections: tables and figures of five documents, with ours
     #[arg(value_name = "WORKLOAD")]
     workloads: Vec<String>,
     /// Run fewer programs for less time: under two minutes for all workloads
@@ -92,7 +96,10 @@ pub struct BenchArgs {
     /// files
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
-    /// List the workloads and stop
+    /// With `papers`: keep finished sections of the report that is there
+    #[arg(long)]
+    resume: bool,
+    /// List the workloads, or the sections of `papers`, and stop
     #[arg(long)]
     list: bool,
     /// Find the highest rate at which the command after `--` loses no packet, on interface far0
@@ -113,7 +120,7 @@ pub struct BenchArgs {
         help_heading = "Limit"
     )]
     traffic: String,
-    /// Command to measure: tapline, tcpdump, dumpcap or netsniff-ng. Its own counters report its losses
+    /// Command to measure: tapline, tcpdump, dumpcap, netsniff-ng or nfpcapd. Its own counters report its losses
     #[arg(last = true, value_name = "COMMAND", requires = "limit")]
     command: Vec<String>,
     /// Be the least program on top of libpcap: count packets of this interface until a signal ends it.
@@ -136,6 +143,11 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
     if let Some(interface) = &args.as_libpcap {
         return count_with_libpcap(args, interface, is_over);
     }
+    if let Some((PAPERS, sections)) = args.workloads.split_first().map(|(first, rest)| (first.as_str(), rest))
+    {
+        return papers(args, sections, is_over);
+    }
+    ensure!(!args.resume, "--resume is for `tapline bench papers`");
     let workloads = Workload::load(&args.workloads, args.quick)?;
     if args.list {
         show::list(&mut io::stdout(), &workloads)?;
@@ -181,6 +193,22 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
         bail!("nothing could be measured: {}", reasons.join("; "));
     }
     conclude(args, &results)
+}
+
+/// Tables and figures of the documents.
+fn papers(args: &BenchArgs, sections: &[String], is_over: &(dyn Fn() -> bool + Sync)) -> Result<ExitCode> {
+    let folder = args.folder.clone().unwrap_or_else(std::env::temp_dir);
+    let order = PapersOrder {
+        sections,
+        is_quick: args.quick,
+        runs: args.runs.map(usize::from),
+        report: &args.report,
+        folder: &folder,
+        is_json: args.json,
+        resumes: args.resume,
+        lists: args.list,
+    };
+    crate::papers::run(&order, is_over)
 }
 
 fn conclude(args: &BenchArgs, results: &Results) -> Result<ExitCode> {
@@ -262,7 +290,8 @@ impl Bench<'_> {
     /// Programs that share everything else take turns.
     fn matrix(&mut self, result: &mut WorkloadResult, cases: &[Case]) -> Result<()> {
         let is_same = |one: &Case, other: &Case| {
-            (one.size, one.snap, &one.filter) == (other.size, other.snap, &other.filter)
+            (one.size, one.snap, &one.filter, one.buffer)
+                == (other.size, other.snap, &other.filter, other.buffer)
         };
         let mut failed: Vec<Program> = Vec::new();
         let mut at = 0;
@@ -336,7 +365,7 @@ impl Bench<'_> {
             snap: case.snap,
             filter: &case.filter,
             store: file.as_deref(),
-            buffer: RING,
+            buffer: u64::from(case.buffer) << 20,
         };
         let receiver = Receiver::new(case.program, &self.tapline, &order);
         let time = Duration::from_secs_f64(workload.seconds);
@@ -364,7 +393,7 @@ impl Bench<'_> {
         let name = args.command.first().map_or("", String::as_str);
         let program = Program::of_command(&args.command).with_context(|| {
             format!(
-                "the losses of {name} are unknown: only tapline, tcpdump, dumpcap and netsniff-ng report them"
+                "the losses of {name} are unknown: only tapline, tcpdump, dumpcap, netsniff-ng and nfpcapd report them"
             )
         })?;
         let is_sensible = !args.seconds.is_zero() && args.seconds <= Duration::from_secs(600);

@@ -20,11 +20,21 @@ pub(crate) enum Program {
     Tapline,
     /// `tapline capture -i xdp:IFACE`: AF_XDP.
     TaplineXdp,
+    /// `tapline capture -i xdp:IFACE --busy-poll`: AF_XDP, polling instead of waiting for interrupts.
+    TaplineBusyPoll,
+    /// `tapline probe -i IFACE`: a table of flows.
+    TaplineProbe,
+    /// `tapline run -e 'device(IFACE) -> flow -> count'`.
+    TaplineRun,
     /// The least program on top of the system's libpcap: a callback that counts.
     Libpcap,
     Tcpdump,
     Dumpcap,
     NetsniffNg,
+    /// softflowd: a table of flows, exported as NetFlow.
+    Softflowd,
+    /// nfpcapd: a table of flows, written to files.
+    Nfpcapd,
     /// No program: XDP drops every packet where the driver receives it.
     XdpDrop,
 }
@@ -59,17 +69,29 @@ impl Program {
         match self {
             Program::Tapline => "tapline",
             Program::TaplineXdp => "tapline-xdp",
+            Program::TaplineBusyPoll => "tapline-busy-poll",
+            Program::TaplineProbe => "tapline-probe",
+            Program::TaplineRun => "tapline-run",
             Program::Libpcap => "libpcap",
             Program::Tcpdump => "tcpdump",
             Program::Dumpcap => "dumpcap",
             Program::NetsniffNg => "netsniff-ng",
+            Program::Softflowd => "softflowd",
+            Program::Nfpcapd => "nfpcapd",
             Program::XdpDrop => "XDP drop",
         }
     }
 
     /// Whether it is one of ours, of which every packet must be accounted for.
     pub(crate) fn is_ours(self) -> bool {
-        matches!(self, Program::Tapline | Program::TaplineXdp)
+        matches!(
+            self,
+            Program::Tapline
+                | Program::TaplineXdp
+                | Program::TaplineBusyPoll
+                | Program::TaplineProbe
+                | Program::TaplineRun
+        )
     }
 
     /// The program that a command line runs.
@@ -82,6 +104,7 @@ impl Program {
             "tcpdump" => Some(Program::Tcpdump),
             "dumpcap" => Some(Program::Dumpcap),
             "netsniff-ng" => Some(Program::NetsniffNg),
+            "nfpcapd" => Some(Program::Nfpcapd),
             _ => None,
         }
     }
@@ -90,11 +113,14 @@ impl Program {
     pub(crate) fn absence(self) -> Option<String> {
         let missing = |name: &str| (!has_program(name)).then(|| format!("{name} is not installed"));
         match self {
-            Program::Tapline | Program::TaplineXdp | Program::XdpDrop => None,
+            Program::XdpDrop => None,
+            ours if ours.is_ours() => None,
             Program::Libpcap => Libpcap::get().err().map(str::to_owned),
             Program::Tcpdump => missing("tcpdump"),
             Program::Dumpcap => missing("dumpcap"),
             Program::NetsniffNg => missing("netsniff-ng"),
+            Program::Softflowd => missing("softflowctl").or_else(|| missing("softflowd")),
+            _ => missing("nfpcapd"),
         }
     }
 
@@ -106,12 +132,13 @@ impl Program {
             Some(String::from_utf8_lossy(&text).lines().next()?.trim().to_owned())
         };
         match self {
-            Program::Tapline | Program::TaplineXdp => Some(format!("tapline {}", env!("CARGO_PKG_VERSION"))),
+            Program::XdpDrop | Program::Softflowd => None,
+            ours if ours.is_ours() => Some(format!("tapline {}", env!("CARGO_PKG_VERSION"))),
             Program::Libpcap => Libpcap::get().ok().map(|pcap| pcap.version().to_owned()),
             Program::Tcpdump => first_line("tcpdump", "--version"),
             Program::Dumpcap => first_line("dumpcap", "--version"),
             Program::NetsniffNg => first_line("netsniff-ng", "--version"),
-            Program::XdpDrop => None,
+            _ => first_line("nfpcapd", "-V"),
         }
     }
 
@@ -125,6 +152,12 @@ impl Program {
             Program::NetsniffNg if case.snap < case.size => Some("netsniff-ng has no snap length"),
             Program::Libpcap if stores => Some("the program on libpcap only counts"),
             Program::XdpDrop if stores => Some("XDP drop stores nothing"),
+            Program::TaplineProbe | Program::TaplineRun | Program::Softflowd | Program::Nfpcapd if stores => {
+                Some("programs for flows store no packets")
+            }
+            Program::Softflowd | Program::Nfpcapd if !case.filter.is_empty() => {
+                Some("losses of softflowd and nfpcapd are unknown behind a filter")
+            }
             _ => None,
         }
     }
@@ -132,7 +165,9 @@ impl Program {
     /// Delay from the kernel to the program: programs on libpcap get a block after its timeout.
     pub(crate) fn settles(self) -> Duration {
         match self {
-            Program::Tcpdump | Program::Dumpcap => Duration::from_millis(1200),
+            Program::Tcpdump | Program::Dumpcap | Program::Softflowd | Program::Nfpcapd => {
+                Duration::from_millis(1200)
+            }
             Program::Libpcap | Program::NetsniffNg => Duration::from_millis(400),
             _ => Duration::from_millis(150),
         }
@@ -147,12 +182,13 @@ impl Program {
         let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         let write = || path.clone().unwrap_or_else(|| "-".to_owned());
         let mut line = match self {
-            Program::Tapline | Program::TaplineXdp => {
-                let prefix = if self == Program::TaplineXdp { "xdp:" } else { "" };
+            Program::Tapline | Program::TaplineXdp | Program::TaplineBusyPoll => {
+                let prefix = if self == Program::Tapline { "" } else { "xdp:" };
                 let interface = format!("{prefix}{interface}");
                 let mut line = words(&[
                     &tapline, "capture", "-i", &interface, "-Z", "root", "-B", &kib, "-s", &snap, "--json",
                 ]);
+                line.extend((self == Program::TaplineBusyPoll).then(|| "--busy-poll".to_owned()));
                 line.extend(path.map_or_else(|| words(&["--count"]), |path| words(&["-w", &path])));
                 line
             }
@@ -178,6 +214,41 @@ impl Program {
                 line.extend(path.map_or_else(Vec::new, |path| words(&["-o", &path])));
                 line
             }
+            Program::TaplineProbe => words(&[&tapline, "probe", "-i", interface, "-Z", "root", "--json"]),
+            Program::TaplineRun => {
+                let graph = format!("device({interface}) -> flow -> count");
+                return words(&[&tapline, "run", "-e", &graph, "-Z", "root", "--json"]);
+            }
+            Program::Softflowd => {
+                let (pid, control) = (path_in_tmp("pid"), path_in_tmp("ctl"));
+                let bytes = buffer.to_string();
+                let to = "127.0.0.1:9995";
+                words(&[
+                    "softflowd",
+                    "-d",
+                    "-v",
+                    "5",
+                    "-i",
+                    interface,
+                    "-B",
+                    &bytes,
+                    "-n",
+                    to,
+                    "-p",
+                    &pid,
+                    "-c",
+                    &control,
+                ])
+            }
+            Program::Nfpcapd => words(&[
+                "nfpcapd",
+                "-i",
+                interface,
+                "-b",
+                &mib,
+                "-w",
+                &std::env::temp_dir().to_string_lossy(),
+            ]),
             Program::XdpDrop => Vec::new(),
         };
         match self {
@@ -189,18 +260,29 @@ impl Program {
         line
     }
 
+    /// Asks a running program for figures that it does not report at its end, and returns its answer.
+    pub(crate) fn ask(self, command: &[String]) -> String {
+        let Some(control) = command.last().filter(|_| self == Program::Softflowd) else {
+            return String::new();
+        };
+        let answer = Command::new("softflowctl").args(["-c", control, "statistics"]).output();
+        answer.map(|answer| String::from_utf8_lossy(&answer.stdout).into_owned()).unwrap_or_default()
+    }
+
     /// Parses the report of the program: standard output and standard error.
     ///
     /// # Errors
     /// That its words are not understood, with them.
     pub(crate) fn said(self, output: &str, errors: &str) -> Result<ProgramReport> {
         let said = match self {
-            Program::Tapline | Program::TaplineXdp => of_account(output),
+            ours if ours.is_ours() => of_account(output),
             Program::Libpcap => of_libpcap(output),
             Program::Tcpdump => of_tcpdump(errors),
             Program::Dumpcap => of_dumpcap(errors),
             Program::NetsniffNg => of_netsniff(&format!("{output}\n{errors}")),
-            Program::XdpDrop => bail!("XDP drop says nothing"),
+            Program::Softflowd => of_softflowd(output),
+            Program::Nfpcapd => of_nfpcapd(&format!("{output}\n{errors}")),
+            _ => bail!("XDP drop says nothing"),
         };
         said.with_context(|| format!("{} ended without its figures: {}", self.name(), tail(errors)))
     }
@@ -217,7 +299,9 @@ fn of_account(output: &str) -> Option<ProgramReport> {
     let account = &last["account"];
     let interfaces = account["interfaces"].as_array()?;
     let of = |place: &Value, key: &str| place[key].as_u64().unwrap_or(0);
-    let (captured, filtered) = (of(account, "accepted"), account["filtered"].as_u64());
+    // Accounts of graphs (probe, run) have no verdict: a packet that entered the graph was captured.
+    let captured = account["accepted"].as_u64().or_else(|| account["delivered"].as_u64())?;
+    let filtered = account["filtered"].as_u64();
     let mut said = ProgramReport { captured, filtered, ..ProgramReport::default() };
     for interface in interfaces {
         said.unread += of(&interface["ring"], "unread");
@@ -287,6 +371,44 @@ fn of_netsniff(text: &str) -> Option<ProgramReport> {
     Some(ProgramReport { captured: passed.saturating_sub(unread), dropped, unread, filtered: None })
 }
 
+/// A path of ours for a file of softflowd's.
+fn path_in_tmp(kind: &str) -> String {
+    let name = format!("tapline-bench-softflowd-{}.{kind}", std::process::id());
+    std::env::temp_dir().join(name).to_string_lossy().into_owned()
+}
+
+/// The number behind `what`.
+fn number_behind(text: &str, what: &str) -> Option<u64> {
+    let rest = &text[text.rfind(what)? + what.len()..];
+    rest.trim_start().split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// ```text
+/// Packets processed: 12
+/// Ignored packets: 2 (2 non-IP, 0 too short)
+/// Packets received by libpcap: 20
+/// Packets dropped by libpcap: 6
+/// ```
+fn of_softflowd(output: &str) -> Option<ProgramReport> {
+    let of = |what| number_behind(output, what);
+    let captured = of("Packets processed:")? + of("Ignored packets:")?;
+    let (received, dropped) = (of("received by libpcap:")?, of("dropped by libpcap:")?);
+    let unread = received.saturating_sub(captured + dropped);
+    Some(ProgramReport { captured, dropped, unread, filtered: None })
+}
+
+/// ```text
+/// Stat: received: 20, dropped by OS/Buffer: 6, freeze_q_cnt: 0
+/// Total: Processed: 12, skipped: 1, short caplen: 0, unknown: 1
+/// ```
+fn of_nfpcapd(text: &str) -> Option<ProgramReport> {
+    let total = &text[text.rfind("Total: Processed")?..];
+    let parts = ["Processed:", "skipped:", "short caplen:", "unknown:"];
+    let captured = parts.iter().map(|part| number_behind(total, part)).sum::<Option<u64>>()?;
+    let dropped = number_behind(text, "dropped by OS/Buffer:")?;
+    Some(ProgramReport { captured, dropped, unread: 0, filtered: None })
+}
+
 /// A file that a program of the bench may write and that is gone afterwards.
 #[derive(Debug)]
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -324,6 +446,19 @@ mod tests {
             Program::Libpcap.said(libpcap, "").unwrap(),
             ProgramReport { captured: 5, dropped: 1, unread: 2, filtered: None }
         );
+        let softflowd = "Packets processed: 4\nIgnored packets: 1 (1 non-IP, 0 too short)\nPackets received by libpcap: 8\n\
+                         Packets dropped by libpcap: 1\n";
+        assert_eq!(
+            Program::Softflowd.said(softflowd, "").unwrap(),
+            ProgramReport { captured: 5, dropped: 1, unread: 2, filtered: None }
+        );
+        let nfpcapd = "Stat: received: 9, dropped by OS/Buffer: 2, freeze_q_cnt: 0\nTotal: Processed: 5, skipped: 1, \
+                       short caplen: 0, unknown: 1\n";
+        assert_eq!(
+            Program::Nfpcapd.said("", nfpcapd).unwrap(),
+            ProgramReport { captured: 7, dropped: 2, unread: 0, filtered: None }
+        );
+        let graph = "{\"results\":{}}\n{\"account\":{\"delivered\":5,\"interfaces\":[{\"ring\":{\"unread\":1,\"dropped\":2}}]}}\n";
         let account = |filtered: &str| {
             format!(
                 "5\n{{\"account\":{{\"accepted\":5,\"filtered\":1,\"interfaces\":\
@@ -332,6 +467,7 @@ mod tests {
         };
         let said = ProgramReport { captured: 5, dropped: 2, unread: 1, filtered: None };
         assert_eq!(Program::Tapline.said(&account("null"), "").unwrap(), said);
+        assert_eq!(Program::Tapline.said(graph, "").unwrap(), said, "probe and run");
         assert_eq!(
             Program::TaplineXdp.said(&account("7"), "").unwrap(),
             ProgramReport { filtered: Some(8), ..said }
@@ -346,7 +482,13 @@ mod tests {
 
     #[test]
     fn unsupported_options_of_peers_are_named() {
-        let case = |program, snap, filter: &str| Case { program, size: 500, snap, filter: filter.to_owned() };
+        let case = |program, snap, filter: &str| Case {
+            program,
+            size: 500,
+            snap,
+            filter: filter.to_owned(),
+            buffer: 32,
+        };
         let refused = |case: Case, stores| case.program.refusal(&case, stores).is_some();
         assert!(
             refused(case(Program::Dumpcap, 500, ""), false)

@@ -1,5 +1,7 @@
 //! Results of a bench: every run, and the medians.
 
+use std::ops::RangeInclusive;
+
 use serde::Serialize;
 
 use super::arena::Cores;
@@ -7,7 +9,7 @@ use super::limit::Limit;
 use super::programs::Program;
 use super::trial::TrialOutcome;
 use super::workload::{Case, Workload};
-use crate::runs::median;
+use crate::runs::{RATIOS, judge, median};
 
 /// All results; `--json` writes them.
 #[derive(Clone, Debug, Serialize)]
@@ -138,27 +140,32 @@ pub(crate) struct Goal {
     pub(crate) goal: f64,
     pub(crate) ratio: f64,
     pub(crate) is_met: bool,
+    /// `met`, `MISSED`, or `not plausible` for a ratio that cannot be right.
+    pub(crate) verdict: &'static str,
 }
 
 /// AF_PACKET against tcpdump, AF_XDP against dropping everything, of all workloads with these limits.
 fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
-    const GOALS: [(Program, Program, f64, &str); 2] = [
+    // What drops every packet is the limit of the set-up: twice its rate is a mistake.
+    const GOALS: [(Program, Program, f64, RangeInclusive<f64>, &str); 2] = [
         (
             Program::Tapline,
             Program::Tcpdump,
             1.3,
+            RATIOS,
             "highest rate without loss, AF_PACKET compared with tcpdump",
         ),
         (
             Program::TaplineXdp,
             Program::XdpDrop,
             0.75,
+            1e-4..=2.0,
             "highest rate without loss, AF_XDP compared with an XDP program that drops",
         ),
     ];
     let mut goals = Vec::new();
     for result in workloads {
-        for (ours, theirs, goal, what) in GOALS {
+        for (ours, theirs, goal, plausible, what) in GOALS {
             for our in result.limits.iter().filter(|limit| limit.case.program == ours) {
                 let is_peer = |limit: &&LimitResult| {
                     limit.case.program == theirs
@@ -169,7 +176,8 @@ fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
                 };
                 let ratio = our.rate / their.rate;
                 let what = format!("{what}, {} bytes", our.case.size);
-                goals.push(Goal { what, goal, ratio, is_met: ratio >= goal });
+                let verdict = judge(ratio, plausible.clone(), |ratio| ratio >= goal);
+                goals.push(Goal { what, goal, ratio, is_met: verdict == "met", verdict });
             }
         }
     }

@@ -21,8 +21,7 @@ pub(super) fn machine(out: &mut impl Write, machine: &Machine) -> io::Result<()>
 /// Goals, and whether the accounts balance.
 pub(super) fn verdicts(out: &mut impl Write, results: &Results) -> io::Result<()> {
     for goal in &results.goals {
-        let verdict = if goal.is_met { "met" } else { "MISSED" };
-        writeln!(out, "{}: {:.2} (goal {}: {verdict})", goal.what, goal.ratio, goal.goal)?;
+        writeln!(out, "{}: {:.2} (goal {}: {})", goal.what, goal.ratio, goal.goal, goal.verdict)?;
     }
     let runs = results.outcomes().count();
     let mut faulty = results.outcomes().filter(|(_, run)| !run.faults.is_empty());

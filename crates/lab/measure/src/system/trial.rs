@@ -20,7 +20,7 @@ use tapline_sys::affinity;
 
 use super::arena::{Arena, Counters, process_ns};
 use super::programs::{CaptureOrder, Program, ProgramReport, Scratch};
-use crate::answer;
+use crate::{answer, scheduled};
 
 /// Time limit for a program to end after its signal.
 const END_MAX: Duration = Duration::from_secs(20);
@@ -98,6 +98,8 @@ pub struct TrialOutcome {
     pub kernel_ns: u64,
     /// Processor time of the program while packets came, in nanoseconds.
     pub program_ns: u64,
+    /// Share of the time of sending in which each processor was busy, with whatever.
+    pub busy: Vec<f64>,
     /// Faults of the run: with one it does not count.
     pub faults: Vec<String>,
 }
@@ -157,6 +159,7 @@ struct Witnesses {
     said: ProgramReport,
     stored: Option<u64>,
     program_ns: u64,
+    busy: Vec<f64>,
 }
 
 /// Runs it once.
@@ -176,15 +179,18 @@ pub(crate) fn run(
     let running = Running::start(arena, receiver)?;
     let before = arena.counters()?;
     let before_ns = process_ns(running.child.id());
+    let processors = scheduled::processors();
     let sent = send(arena, tapline, load)?;
+    let busy = busy_since(&processors);
     wait_until_quiet(arena)?;
     thread::sleep(receiver.program.settles());
     let after = arena.counters()?;
     let program_ns = process_ns(running.child.id()).saturating_sub(before_ns);
+    let asked = receiver.program.ask(&receiver.command);
     let (output, errors) = running.stop()?;
-    let said = receiver.program.said(&output, &errors)?;
+    let said = receiver.program.said(&(output + asked.as_str()), &errors)?;
     let stored = scratch.as_ref().map(|file| stored(&file.0)).transpose()?;
-    Ok(account(receiver, load, &Witnesses { sent, before, after, said, stored, program_ns }))
+    Ok(account(receiver, load, &Witnesses { sent, before, after, said, stored, program_ns, busy }))
 }
 
 fn run_xdp_drop(
@@ -200,11 +206,23 @@ fn run_xdp_drop(
     let after = arena.counters()?;
     drop(link);
     let said = ProgramReport { captured: after.received - before.received, ..ProgramReport::default() };
-    Ok(account(receiver, load, &Witnesses { sent, before, after, said, stored: None, program_ns: 0 }))
+    Ok(account(
+        receiver,
+        load,
+        &Witnesses { sent, before, after, said, stored: None, program_ns: 0, busy: Vec::new() },
+    ))
+}
+
+/// Share of the time since `before` in which each processor was busy.
+fn busy_since(before: &[(u64, u64)]) -> Vec<f64> {
+    let share = |((busy, all), (busy_before, all_before)): ((u64, u64), &(u64, u64))| {
+        busy.saturating_sub(*busy_before) as f64 / all.saturating_sub(*all_before).max(1) as f64
+    };
+    scheduled::processors().into_iter().zip(before).map(share).collect()
 }
 
 fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> TrialOutcome {
-    let Witnesses { sent, before, after, said, stored, program_ns } = seen;
+    let Witnesses { sent, before, after, said, stored, program_ns, busy } = seen;
     let (entered, received) = (after.entered - before.entered, after.received - before.received);
     let &ProgramReport { captured, dropped, unread, filtered } = said;
     let rest = received as i64 - (captured + dropped + unread) as i64;
@@ -226,6 +244,7 @@ fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> TrialOutco
         asked_rate: load.rate,
         kernel_ns: after.kernel_ns.saturating_sub(before.kernel_ns),
         program_ns: *program_ns,
+        busy: busy.clone(),
         faults: Vec::new(),
     };
     outcome.faults = faults(receiver.program, &outcome, sent.sent, entered);
@@ -299,13 +318,13 @@ pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<SendRe
 }
 
 /// A program that receives.
-struct Running {
+pub(crate) struct Running {
     child: Child,
     talk: Option<ProgramOutput>,
 }
 
 impl Running {
-    fn start(arena: &mut Arena, receiver: &Receiver) -> Result<Running> {
+    pub(crate) fn start(arena: &mut Arena, receiver: &Receiver) -> Result<Running> {
         let (name, arguments) = receiver.command.split_first().context("there is no command")?;
         let mut command = arena.namespace().command(name);
         command.args(arguments);
@@ -323,7 +342,7 @@ impl Running {
     }
 
     /// Ends it as Ctrl-C does. Returns its standard output and standard error.
-    fn stop(mut self) -> Result<(String, String)> {
+    pub(crate) fn stop(mut self) -> Result<(String, String)> {
         interrupt(&self.child);
         wait(&mut self.child, END_MAX)?;
         Ok(self.talk.take().map(ProgramOutput::text).unwrap_or_default())

@@ -13,6 +13,7 @@
 //! sizes = [60, 1514]                   # bytes of a frame without check sequence
 //! snaps = [68, 262144]
 //! filters = [""]
+//! buffers = [32]                       # MiB of the program's ring
 //! store = false                        # into a file, or discarded
 //! chart = "share"                      # share captured, "rate" captured, "cost" of a packet; limits have a chart of their own
 //! figures = [{ what = "frames a second at 64 bytes", value = "148,809" }]
@@ -43,6 +44,9 @@ const SIZES: std::ops::RangeInclusive<u32> = 60..=1514;
 const SECONDS_MAX: f64 = 600.0;
 /// Cases of one workload: programs, sizes, snap lengths and filters multiplied.
 const CASES_MAX: usize = 1000;
+/// Sizes of rings in MiB, and the usual one.
+const BUFFERS: std::ops::RangeInclusive<u32> = 1..=1024;
+const BUFFER_MIB: u32 = 32;
 /// libpcap's value for whole packets.
 const SNAP_ALL: u32 = 262_144;
 
@@ -98,6 +102,9 @@ pub(crate) struct Workload {
     pub(crate) snaps: Vec<u32>,
     #[serde(default = "no_filter")]
     pub(crate) filters: Vec<String>,
+    /// Sizes of the program's ring in MiB.
+    #[serde(default = "usual_buffer")]
+    pub(crate) buffers: Vec<u32>,
     #[serde(default)]
     pub(crate) store: bool,
     #[serde(default)]
@@ -123,6 +130,10 @@ fn all_of_it() -> Vec<u32> {
     vec![SNAP_ALL]
 }
 
+fn usual_buffer() -> Vec<u32> {
+    vec![BUFFER_MIB]
+}
+
 fn no_filter() -> Vec<String> {
     vec![String::new()]
 }
@@ -134,6 +145,8 @@ pub(crate) struct Case {
     pub(crate) size: u32,
     pub(crate) snap: u32,
     pub(crate) filter: String,
+    /// MiB of the program's ring.
+    pub(crate) buffer: u32,
 }
 
 impl Workload {
@@ -190,6 +203,14 @@ impl Workload {
         for size in sizes {
             ensure!(SIZES.contains(size), "sizes: {} to {}, not {size}", SIZES.start(), SIZES.end());
         }
+        for buffer in &self.buffers {
+            ensure!(
+                BUFFERS.contains(buffer),
+                "buffers: {} to {} MiB, not {buffer}",
+                BUFFERS.start(),
+                BUFFERS.end()
+            );
+        }
         ensure!(self.rate != Some(0), "rate: 1 or more; leave it out for as fast as it goes");
         for word in self.traffic.split_whitespace() {
             let key = word.split('=').next().unwrap_or(word);
@@ -199,7 +220,7 @@ impl Workload {
         let cases = self.cases().len();
         ensure!(
             cases > 0,
-            "there is nothing to do: programs, sizes, snaps and filters need one element at least"
+            "there is nothing to do: programs, sizes, snaps, filters and buffers need one element at least"
         );
         ensure!(cases <= CASES_MAX, "{cases} cases; {CASES_MAX} at most");
         Ok(())
@@ -214,14 +235,15 @@ impl Workload {
         self.filters = quick.filters.unwrap_or(std::mem::take(&mut self.filters));
     }
 
-    /// Every program on every size, snap length and filter; programs are the innermost.
+    /// Every program on every size, snap length, buffer and filter; programs are the innermost.
     pub(crate) fn cases(&self) -> Vec<Case> {
         let mut cases = Vec::new();
         for filter in &self.filters {
-            for &snap in &self.snaps {
-                for &size in &self.sizes {
-                    for &program in &self.programs {
-                        cases.push(Case { program, size, snap, filter: filter.clone() });
+            for &buffer in &self.buffers {
+                for &snap in &self.snaps {
+                    for &size in &self.sizes {
+                        let case = |&program| Case { program, size, snap, filter: filter.clone(), buffer };
+                        cases.extend(self.programs.iter().map(case));
                     }
                 }
             }
@@ -252,6 +274,9 @@ mod tests {
         let text = "name = \"x\"\ntitle = \"\"\nabout = \"\"\nkind = \"matrix\"\nprograms = [\"tapline\"]\nseconds = 1\n";
         assert!(wrong(&format!("{text}sizes = [60]\nspeed = 3\n")).contains("line 8"));
         assert!(wrong(&format!("{text}sizes = [59]\n")).contains("x.toml: sizes: 60 to 1514, not 59"));
+        assert!(
+            wrong(&format!("{text}sizes = [60]\nbuffers = [0]\n")).contains("buffers: 1 to 1024 MiB, not 0")
+        );
         assert!(wrong(&format!("{text}sizes = []\n")).contains("nothing to do"));
         assert!(wrong(&format!("{text}sizes = [60]\nrate = 0\n")).contains("rate: 1 or more"));
         assert!(wrong(&format!("{text}sizes = [60]\ntraffic = \"udp rate=5\"\n")).contains("rate is a key"));

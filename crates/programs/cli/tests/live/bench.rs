@@ -157,6 +157,92 @@ fn the_limit_of_a_command_is_found() {
     }
 }
 
+/// `probe` and `run` report their packets as an account of a graph, which has to balance as that of `capture`.
+#[test]
+fn limits_of_probe_and_run_are_found() {
+    if !namespaces_or_skip("limits_of_probe_and_run_are_found") {
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_tapline");
+    for command in [
+        vec!["probe", "-i", "far0", "-Z", "root"],
+        vec!["run", "-Z", "root", "-e", "device(far0) -> flow -> count"],
+    ] {
+        let mut arguments = vec!["bench", "--quick", "--limit", "--seconds", "0.1", "--json", "--", program];
+        arguments.extend(&command);
+        let output = tapline(&arguments);
+        assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
+        let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(found["rate"].as_f64() > Some(100.0), "{command:?}: {found}");
+        for probe in found["probes"].as_array().expect("probes") {
+            assert_eq!(probe["outcome"]["faults"], serde_json::json!([]), "{command:?}: {probe}");
+        }
+    }
+}
+
+/// The report's JSON, and the sections by name.
+fn papers(folder: &Path, more: &[&str]) -> (Output, Value) {
+    let report = folder.join("papers.html");
+    let mut arguments = vec!["bench", "papers", "--quick", "--runs", "1"];
+    arguments.extend(["--report", report.to_str().expect("UTF-8")]);
+    arguments.extend(["--folder", folder.to_str().expect("UTF-8")]);
+    arguments.extend(more);
+    let output = tapline(&arguments);
+    let json = fs::read_to_string(report.with_extension("json")).unwrap_or_default();
+    (output, serde_json::from_str(&json).unwrap_or_default())
+}
+
+fn section<'v>(report: &'v Value, name: &str) -> &'v Value {
+    let sections = report["sections"].as_array().expect("sections");
+    sections
+        .iter()
+        .find(|section| section["name"] == name)
+        .unwrap_or_else(|| panic!("no {name} in {report:#}"))
+}
+
+#[test]
+fn sections_of_papers_run_by_name_and_resume() {
+    if !namespaces_or_skip("sections_of_papers_run_by_name_and_resume") {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let (output, first) = papers(folder.path(), &["poll", "share"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("A dummy poll()"), "{}", text(&output.stdout));
+    for name in ["poll", "share"] {
+        let found = section(&first, name);
+        assert_eq!(found["faults"], serde_json::json!([]), "{found:#}");
+        for figure in found["figures"].as_array().expect("figures") {
+            let number =
+                |key: &str| figure["ours"][key].as_f64().unwrap_or_else(|| panic!("{key} in {figure}"));
+            assert!(number("low") <= number("value") && number("value") <= number("high"), "{figure}");
+            let has_paper = figure["unit"] != "packets in a second of the core's time";
+            assert_eq!(figure["paper"].is_f64(), has_paper, "{figure}");
+            let is_plausible = number("value") >= figure["plausible"][0].as_f64().expect("a number")
+                && number("value") <= figure["plausible"][1].as_f64().expect("a number");
+            assert_eq!(figure["verdict"] == "measured", is_plausible, "{figure}");
+        }
+    }
+    let shares = section(&first, "share")["figures"].as_array().expect("figures");
+    assert!(shares.len() >= 6, "three sizes of tapline by both sources at least: {shares:?}");
+    let (output, second) = papers(folder.path(), &["stamps", "poll", "--resume", "--json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).expect("JSON"), second);
+    for name in ["poll", "share"] {
+        assert_eq!(section(&second, name), section(&first, name), "kept as it was");
+    }
+    assert!(section(&second, "stamps")["figures"].as_array().is_some_and(|figures| figures.len() == 4));
+    let page = fs::read_to_string(folder.path().join("papers.html")).expect("the page");
+    assert!(page.contains("id=\"stamps\"") && page.contains("id=\"share\"") && page.contains("<svg"));
+    assert!(!page.replace("http://www.w3.org/2000/svg", "").contains("http"), "it refers to nothing else");
+    let (output, _) = papers(folder.path(), &["pol"]);
+    assert!(
+        text(&output.stderr).contains("no section \"pol\"; there are interrupts,"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
 #[test]
 fn unmeasurable_requests_are_refused() {
     if !namespaces_or_skip("unmeasurable_requests_are_refused") {
