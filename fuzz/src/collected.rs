@@ -8,7 +8,7 @@
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use tapline_collect::{Collector, CollectorSettings, DatagramFault, RefusedCause};
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, Version};
 use tapline_flow::{EndReason, Endpoint, Flow, FlowContext, Sampling};
 use tapline_packet::Timestamp;
 

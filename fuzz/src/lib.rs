@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_file::FileSource;
 use tapline_filter::{FixedNames, HandleKind, explain, tree};
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, MeterSettings};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_graph::plan::{GraphText, Plan};

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use tapline_collect::{Collector, CollectorSettings};
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _};
 use tapline_packet::Timestamp;
 use tapline_sys::{DATAGRAMS_PER_CALL, DatagramSocket, Poller, clock};
 

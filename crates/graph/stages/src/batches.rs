@@ -5,35 +5,22 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tapline_export::{
-    Account, BatchExporter, Blocks, Cause, Destination as BatchDestination, Encoding, Limits, Schema, Secret,
-    Sensor, Spool,
+    Account, BatchExporter, Blocks, Cause, Destination, Encoding, Limits, Schema, Secret, Sensor, Spool,
 };
+use tapline_flow::export::{
+    ExportAccount, ExportOptions, FlowSink, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
+    TableEncoder, TableShape, goflow_template,
+};
+use tapline_flow::{Flow, Sampling};
+use tapline_geo::Places;
 use tapline_graph::Stage;
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageAccess,
     StageClass, StageInput,
 };
-
-fn add_access(arguments: &Arguments, access: &mut StageAccess) {
-    places::add_place_files(arguments, access);
-    let [spool, secret] =
-        ["spool", "secret"].map(|name| Some(arguments.text(name)).filter(|text| *text != "none"));
-    spool.iter().for_each(|spool| access.makes_folder(spool));
-    access.allowed.reads.extend(secret.map(Into::into));
-    let Ok(to) = tapline_export::Destination::parse(arguments.text("to")) else { return };
-    access.allowed.reads.extend(to.files_read());
-    access.allowed.ip |= to.is_remote();
-    to.file().iter().for_each(|file| access.makes_file(file));
-}
-use tapline_flow::export::{
-    ExportAccount, ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder,
-    TableShape, goflow_template,
-};
-use tapline_flow::{Flow, Sampling};
-use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
-use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::flow_export::{DELAY, RECORDS, check_details, exporter, stage};
 use super::places;
 use crate::settings::StageSettings;
 
@@ -145,9 +132,21 @@ pub(crate) const CLASS: StageClass = StageClass {
     ..StageClass::BASE
 };
 
+fn add_access(arguments: &Arguments, access: &mut StageAccess) {
+    places::add_place_files(arguments, access);
+    let [spool, secret] =
+        ["spool", "secret"].map(|name| Some(arguments.text(name)).filter(|text| *text != "none"));
+    spool.iter().for_each(|spool| access.makes_folder(spool));
+    access.allowed.reads.extend(secret.map(Into::into));
+    let Ok(to) = Destination::parse(arguments.text("to")) else { return };
+    access.allowed.reads.extend(to.files_read());
+    access.allowed.ip |= to.is_remote();
+    to.file().iter().for_each(|file| access.makes_file(file));
+}
+
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = |error: tapline_export::Error| error.to_string();
-    let mut to = BatchDestination::parse(arguments.text("to")).map_err(text)?;
+    let mut to = Destination::parse(arguments.text("to")).map_err(text)?;
     if site.common.workers > 1 && !to.is_remote() {
         return Err("several workers cannot write one file: leave --workers out".to_owned());
     }
@@ -202,7 +201,7 @@ fn template(arguments: &Arguments, encoding: Encoding) -> String {
 }
 
 fn encoder(
-    to: &BatchDestination,
+    to: &Destination,
     shape: &TableShape,
     options: &ExportOptions,
 ) -> Result<Box<dyn TableEncoder>, String> {
@@ -271,7 +270,7 @@ struct Batches {
     name: String,
 }
 
-impl Destination for Batches {
+impl FlowSink for Batches {
     fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
         self.exporter.set_sampling(sampling);
         Ok(())

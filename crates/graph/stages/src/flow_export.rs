@@ -6,9 +6,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_flow::export::{Element, ExportAccount};
-use tapline_flow::{DetailFields, Flow, Sampling};
-use tapline_geo::Places;
+use tapline_flow::export::{Element, ExportAccount, FlowSink};
+use tapline_flow::{DetailFields, Sampling};
 use tapline_graph::catalog::Arguments;
 use tapline_graph::{
     Control, ExpiredFlows, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext, grouped,
@@ -70,44 +69,6 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
     Ok(())
 }
 
-/// A destination of flows.
-pub(super) trait Destination: Send {
-    /// Sets how packets or flows were sampled.
-    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error>;
-    /// Sets the files of places of addresses, from the next flow on.
-    fn set_places(&mut self, places: &Arc<Places>);
-    fn set_write_timeout(&mut self, _timeout: Duration) {}
-    /// Whether the flows to come are of live interfaces.
-    fn set_live(&mut self, _is_live: bool) {}
-    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
-    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
-    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
-        self.flush(now)
-    }
-    /// Goes on with another file if its own was renamed. Returns whether it did.
-    fn reopen(&mut self, _now: Timestamp) -> Result<bool, tapline_flow::Error> {
-        Ok(false)
-    }
-    fn account(&self) -> ExportAccount;
-    fn names(&self) -> &str;
-    /// Takes the events that are to be shown to the user.
-    fn take_events(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-    /// Losses of each of several targets: its name, messages and packets.
-    fn losses(&self) -> Vec<(String, u64, u64)> {
-        Vec::new()
-    }
-    /// Counters of this destination alone, which become further columns once those of all workers are added.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-    /// Further columns of the result, behind flows, records and octets.
-    fn told(&self, _all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-}
-
 /// Value of the parameter `exporter` for flows that were collected: each brings its exporter's address.
 pub(super) const RECORDS: &str = "records";
 
@@ -124,7 +85,7 @@ pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> 
 /// The stage that hands flows to `exporter`, and `places` with them. On live interfaces a message that is not full waits for `delay` at most.
 pub(super) fn stage(
     class: &'static str,
-    exporter: impl Destination + 'static,
+    exporter: impl FlowSink + 'static,
     delay: Duration,
     places: Option<PlaceReader>,
     control: &Arc<Control>,
@@ -156,7 +117,7 @@ pub(super) fn stage(
 
 struct ExportStage {
     class: &'static str,
-    exporter: Box<dyn Destination>,
+    exporter: Box<dyn FlowSink>,
     places: Option<PlaceReader>,
     /// Packets received, and packets counted by the flows received.
     received: u64,
@@ -314,7 +275,7 @@ impl Stage for ExportStage {
         let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
         let mut counters = self.exporter.counters();
         merge_counters(&mut counters, &self.counters_absorbed);
-        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.told(&all), &counters].concat());
+        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.columns(&all), &counters].concat());
         let mut losses = self.exporter.losses();
         merge_losses(&mut losses, &self.losses_absorbed);
         if !losses.is_empty() {
@@ -338,7 +299,7 @@ impl Stage for ExportStage {
         let all = self.exporter.account();
         tell("flows", all.flows);
         tell("records", all.records);
-        let further = self.exporter.told(&all).into_iter().chain(self.exporter.counters());
+        let further = self.exporter.columns(&all).into_iter().chain(self.exporter.counters());
         further.for_each(|(name, value)| tell(name, value));
     }
 

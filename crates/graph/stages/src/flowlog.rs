@@ -1,23 +1,19 @@
 //! `flowlog`: flows become lines of text, or Parquet.
 
 use std::path::Path;
-use std::sync::Arc;
 #[cfg(feature = "parquet")]
 use std::time::Duration;
 
-use tapline_flow::export::{ExportAccount, ExportOptions, RowFormat, RowWriter};
+use tapline_flow::export::{ExportOptions, RowFormat, RowWriter};
 #[cfg(feature = "parquet")]
 use tapline_flow::export::{ParquetLimits, ParquetWriter};
-use tapline_flow::{Flow, Sampling};
-use tapline_geo::Places;
 use tapline_graph::Stage;
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
     StageInput,
 };
-use tapline_packet::Timestamp;
 
-use super::flow_export::{DELAY, Destination, RECORDS, check_details, exporter, stage};
+use super::flow_export::{DELAY, RECORDS, check_details, exporter, stage};
 use super::places::{self, PlaceReader};
 use crate::settings::StageSettings;
 
@@ -138,74 +134,6 @@ fn make_parquet(
     _: &BuildContext<'_>,
 ) -> Result<Box<dyn Stage>, String> {
     Err(tapline_flow::Error::NoParquet.to_string())
-}
-
-impl Destination for RowWriter {
-    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
-        RowWriter::set_sampling(self, sampling);
-        Ok(())
-    }
-
-    fn set_places(&mut self, places: &Arc<Places>) {
-        RowWriter::set_places(self, places);
-    }
-
-    fn export(&mut self, flows: &[Flow], _: Timestamp) -> Result<(), tapline_flow::Error> {
-        RowWriter::export(self, flows)
-    }
-
-    fn reopen(&mut self, _: Timestamp) -> Result<bool, tapline_flow::Error> {
-        RowWriter::reopen(self)
-    }
-
-    fn flush(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
-        RowWriter::flush(self)
-    }
-
-    fn account(&self) -> ExportAccount {
-        RowWriter::account(self)
-    }
-
-    fn names(&self) -> &str {
-        RowWriter::names(self)
-    }
-}
-
-#[cfg(feature = "parquet")]
-impl Destination for ParquetWriter {
-    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
-        ParquetWriter::set_sampling(self, sampling);
-        Ok(())
-    }
-
-    fn set_places(&mut self, places: &Arc<Places>) {
-        ParquetWriter::set_places(self, places);
-    }
-
-    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
-        ParquetWriter::export(self, flows, now)
-    }
-
-    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
-        ParquetWriter::flush(self, now)
-    }
-
-    fn finish(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
-        ParquetWriter::finish(self)
-    }
-
-    fn account(&self) -> ExportAccount {
-        ParquetWriter::account(self)
-    }
-
-    fn names(&self) -> &str {
-        ParquetWriter::names(self)
-    }
-
-    fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        let whole = all.messages.saturating_sub(all.messages_lost);
-        vec![("files", whole), ("files_lost", all.messages_lost)]
-    }
 }
 
 #[cfg(test)]

@@ -1,19 +1,16 @@
 //! `ipfix`: flows go to collectors.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_flow::export::{ExportAccount, ExportOptions, ExportTarget, Exporter, TlsFiles, Version};
-use tapline_flow::{Flow, Sampling};
-use tapline_geo::Places;
+use tapline_flow::Sampling;
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, TlsFiles, Version};
 use tapline_graph::Stage;
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageClass,
     StageInput,
 };
-use tapline_packet::Timestamp;
 
-use super::flow_export::{Destination, RECORDS, check_details, exporter, sampling_of, stage};
+use super::flow_export::{RECORDS, check_details, exporter, sampling_of, stage};
 use super::places;
 use crate::settings::StageSettings;
 
@@ -211,58 +208,4 @@ fn tls_files(arguments: &Arguments) -> Result<TlsFiles, String> {
         _ => return Err("a certificate and its key belong together: give tls_cert and tls_key".to_owned()),
     };
     Ok(TlsFiles { authorities: given("tls_ca").map(Into::into), identity, server_name: given("tls_name") })
-}
-
-impl Destination for Exporter {
-    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
-        Exporter::set_sampling(self, sampling)
-    }
-
-    fn set_places(&mut self, places: &Arc<Places>) {
-        Exporter::set_places(self, places);
-    }
-
-    fn set_write_timeout(&mut self, timeout: Duration) {
-        Exporter::set_send_timeout(self, timeout);
-    }
-
-    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
-        Exporter::export(self, flows, now)
-    }
-
-    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
-        Exporter::flush(self, now)
-    }
-
-    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
-        Exporter::finish(self, now)
-    }
-
-    fn reopen(&mut self, now: Timestamp) -> Result<bool, tapline_flow::Error> {
-        Exporter::reopen(self, now)
-    }
-
-    fn account(&self) -> ExportAccount {
-        Exporter::account(self)
-    }
-
-    fn names(&self) -> &str {
-        Exporter::names(self)
-    }
-
-    fn take_events(&mut self) -> Vec<String> {
-        Exporter::take_events(self)
-    }
-
-    fn losses(&self) -> Vec<(String, u64, u64)> {
-        Exporter::losses(self).map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect()
-    }
-
-    fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        vec![
-            ("messages", all.messages),
-            ("messages_lost", all.messages_lost),
-            ("packets_left_out", all.left_out),
-        ]
-    }
 }

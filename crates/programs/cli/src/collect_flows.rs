@@ -20,7 +20,7 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::compiler::check_filter;
 use crate::container;
 use crate::destinations::{
-    BATCHES, BatchArgs, Destinations, PlaceArgs, Records, collectors, inputs, lead, show,
+    BATCHES, BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors, inputs, lead, show,
 };
 use crate::flows;
 use crate::probe::TOP;
@@ -117,12 +117,8 @@ pub(crate) struct CollectArgs {
     /// Length of the largest IP packet that carries an exported message.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
     mtu: u16,
-    /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
-    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
-    parquet_size: u64,
-    /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
-    parquet_time: Duration,
+    #[command(flatten)]
+    parquet: ParquetArgs,
 
     #[command(flatten)]
     batches: BatchArgs,
@@ -240,13 +236,7 @@ fn graph(args: &CollectArgs) -> PlanBuilder {
         let export = graph.add(args.places.add_to(export.with_some("exporter", records.exporter.clone())));
         graph.connect(meter, export);
     }
-    records.write(&mut graph, meter, &to, &args.batches, |_, stage| {
-        stage.option("--parquet-size", "parquet_size", args.parquet_size).option(
-            "--parquet-time",
-            "parquet_time",
-            args.parquet_time,
-        )
-    });
+    records.write(&mut graph, meter, &to, &args.batches, |_, stage| args.parquet.add_to(stage));
     let top = args.top.or(args.export.is_none().then_some(TOP));
     show(&mut graph, meter, args.view, top, &args.places);
     graph

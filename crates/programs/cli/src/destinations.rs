@@ -110,6 +110,28 @@ impl PlaceArgs {
     }
 }
 
+/// Options of files of Parquet.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ParquetArgs {
+    /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
+    parquet_size: u64,
+    /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
+    parquet_time: Duration,
+}
+
+impl ParquetArgs {
+    /// Adds the arguments of a stage.
+    pub(crate) fn add_to(&self, stage: StageDraft) -> StageDraft {
+        stage.option("--parquet-size", "parquet_size", self.parquet_size).option(
+            "--parquet-time",
+            "parquet_time",
+            self.parquet_time,
+        )
+    }
+}
+
 /// Options of batches.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct BatchArgs {

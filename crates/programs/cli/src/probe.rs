@@ -21,7 +21,7 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::compiler::check_stage_filter;
 use crate::container;
 use crate::destinations::{
-    BATCHES, BatchArgs, Destinations, PlaceArgs, Records, collectors, inputs, lead, show,
+    BATCHES, BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors, inputs, lead, show,
 };
 use crate::flows;
 use crate::live::XdpArgs;
@@ -172,12 +172,8 @@ pub(crate) struct ProbeArgs {
     /// mean several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
-    /// Close a Parquet file before it exceeds this size; k, M and G are powers of 1000.
-    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
-    parquet_size: u64,
-    /// Close a Parquet file this long after its first flow, which makes it readable; in packet time for files.
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
-    parquet_time: Duration,
+    #[command(flatten)]
+    parquet: ParquetArgs,
     /// Export both directions of a flow in one record (RFC 5103).
     #[arg(long, help_heading = "Export")]
     biflow: bool,
@@ -377,11 +373,7 @@ fn graph(args: &ProbeArgs) -> PlanBuilder {
         graph.connect(meter, export);
     }
     records.write(&mut graph, meter, &to, &args.batches, |format, stage| match format {
-        "parquet" => stage.option("--parquet-size", "parquet_size", args.parquet_size).option(
-            "--parquet-time",
-            "parquet_time",
-            args.parquet_time,
-        ),
+        "parquet" => args.parquet.add_to(stage),
         _ => stage,
     });
     let top = args.top.or(args.export.is_none().then_some(TOP));

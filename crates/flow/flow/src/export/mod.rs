@@ -18,6 +18,7 @@ mod file;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod rows;
+mod sink;
 mod table;
 mod template;
 mod text;
@@ -42,6 +43,7 @@ pub use community::community_id;
 pub use element::{ELEMENTS, Element};
 pub use file::MessageFile;
 pub use rows::{RowFormat, RowWriter};
+pub use sink::FlowSink;
 #[cfg(feature = "arrow")]
 pub use table::ArrowEncoder;
 pub use table::{
@@ -247,56 +249,28 @@ impl Exporter {
         Ok(Exporter { streams, account: ExportAccount::default(), names })
     }
 
-    /// The collectors as they were given.
-    pub fn names(&self) -> &str {
-        &self.names
-    }
-
-    /// Collectors with losses: name, messages lost, and packets of the records in them.
-    pub fn losses(&self) -> impl Iterator<Item = (&str, u64, u64)> {
-        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
-        collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
-    }
-
-    /// Takes the events to be shown to the user: a connection lost or restored, a UDP port without a listener.
-    pub fn take_events(&mut self) -> Vec<String> {
-        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
-        collectors.flat_map(Collector::take_events).collect()
-    }
-
-    /// Sets how packets or flows were sampled. Must be called before the first flow, as records, options and headers
-    /// carry it.
-    ///
-    /// # Errors
-    /// [`Error::Sampling`] or [`Error::FlowSampling`] if the protocol cannot express it.
-    pub fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
-        self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
-    }
-
-    /// Sets the files of places of addresses, from the next flow on.
-    pub fn set_places(&mut self, places: &Arc<Places>) {
-        self.streams.iter_mut().for_each(|stream| stream.encoder.set_places(places));
-    }
-
-    /// Sets the timeout of a message over TCP, 5 s by default, which the caller of [`export`](Self::export) may wait.
-    /// After a timeout the connection is closed and not tried for ten seconds.
-    pub fn set_send_timeout(&mut self, timeout: Duration) {
-        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
-        collectors.for_each(|collector| collector.set_send_timeout(timeout));
-    }
-
     /// Once `cancel` is true, messages that the rate limit would delay are dropped and counted as lost.
     pub fn set_cancel_flag(&mut self, cancel: &Arc<AtomicBool>) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.for_each(|collector| collector.set_cancel_flag(cancel));
     }
+}
 
-    /// Exports flows. `now` is the export time in the headers of messages.
-    ///
-    /// # Errors
-    /// The first error of a file. All flows are processed and counted all the same; losses of network collectors are
-    /// counted, and are not an error.
-    pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
+impl FlowSink for Exporter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.streams.iter_mut().for_each(|stream| stream.encoder.set_places(places));
+    }
+
+    fn set_write_timeout(&mut self, timeout: Duration) {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.for_each(|collector| collector.set_send_timeout(timeout));
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
         let count = streams.len() as u64;
@@ -314,11 +288,7 @@ impl Exporter {
         failure
     }
 
-    /// Sends the messages that are not full.
-    ///
-    /// # Errors
-    /// As for [`export`](Self::export).
-    pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
+    fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
         let mut failure = Ok(());
         let Exporter { streams, account, .. } = self;
         for Stream { encoder, collectors, outbox } in streams {
@@ -329,11 +299,8 @@ impl Exporter {
         failure
     }
 
-    /// Flushes for the last time; before that, a lost TCP connection is tried once more.
-    ///
-    /// # Errors
-    /// As for [`export`](Self::export).
-    pub fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
+    fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
+        // A lost TCP connection is tried once more.
         for Stream { encoder, collectors, .. } in &mut self.streams {
             if encoder.waiting() > 0 {
                 collectors.iter_mut().for_each(Collector::reach);
@@ -342,12 +309,7 @@ impl Exporter {
         self.flush(now)
     }
 
-    /// Goes on with another file where one was renamed, as logrotate does; it begins with the templates. Returns whether
-    /// there is another one.
-    ///
-    /// # Errors
-    /// If one cannot be made, and then that before stays; as for [`export`](Self::export).
-    pub fn reopen(&mut self, now: Timestamp) -> Result<bool, Error> {
+    fn reopen(&mut self, now: Timestamp) -> Result<bool, Error> {
         // Templates of records that wait are in the file before.
         self.flush(now)?;
         let mut is_another = false;
@@ -362,10 +324,32 @@ impl Exporter {
         Ok(is_another)
     }
 
-    /// The counters.
-    pub fn account(&self) -> ExportAccount {
+    fn account(&self) -> ExportAccount {
         let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
         ExportAccount { waiting, ..self.account }
+    }
+
+    fn names(&self) -> &str {
+        &self.names
+    }
+
+    fn take_events(&mut self) -> Vec<String> {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.flat_map(Collector::take_events).collect()
+    }
+
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
+        let losses = collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0);
+        losses.map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect()
+    }
+
+    fn columns(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
+        vec![
+            ("messages", all.messages),
+            ("messages_lost", all.messages_lost),
+            ("packets_left_out", all.left_out),
+        ]
     }
 }
 

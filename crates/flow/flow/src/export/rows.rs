@@ -15,13 +15,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tapline_geo::Places;
+use tapline_packet::Timestamp;
 
 use super::community;
 use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext};
 use super::file::MessageFile;
 use super::table::ColumnType;
 use super::text::{ValueText, end_json_line, json_key, json_text};
-use super::{ExportAccount, ExportOptions};
+use super::{ExportAccount, ExportOptions, FlowSink};
 use crate::{Error, Flow, Sampling};
 
 /// Bytes of text per write.
@@ -119,38 +120,6 @@ impl RowWriter {
         })
     }
 
-    /// Destination of the rows.
-    pub fn names(&self) -> &str {
-        &self.name
-    }
-
-    /// Sets how packets or flows were sampled.
-    pub fn set_sampling(&mut self, sampling: Sampling) {
-        self.sampling = sampling;
-    }
-
-    /// Sets the files of places of addresses, from the next flow on.
-    pub fn set_places(&mut self, places: &Arc<Places>) {
-        self.places.set(places);
-    }
-
-    /// Writes flows.
-    ///
-    /// # Errors
-    /// The first failure; all flows are taken and counted all the same.
-    pub fn export(&mut self, flows: &[Flow]) -> Result<(), Error> {
-        let mut failure = Ok(());
-        for flow in flows {
-            self.account.flows += 1;
-            self.add(flow);
-            if self.text.len() >= CHUNK {
-                let flushed = self.flush();
-                failure = failure.and(flushed);
-            }
-        }
-        failure
-    }
-
     fn add(&mut self, flow: &Flow) {
         let places = self.places.of_flow(flow);
         let context = RowContext {
@@ -179,11 +148,39 @@ impl RowWriter {
         self.account.waiting += flow.answered_packets();
     }
 
-    /// Writes the waiting lines.
-    ///
-    /// # Errors
-    /// If not all of it could be written: then none of it is there, and its packets are lost.
-    pub fn flush(&mut self) -> Result<(), Error> {
+    /// The names of the columns, where the format has them in front.
+    fn header(&self) -> Vec<u8> {
+        match self.format {
+            RowFormat::Csv => header(&self.fields),
+            RowFormat::Json => Vec::new(),
+        }
+    }
+}
+
+impl FlowSink for RowWriter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        self.sampling = sampling;
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.places.set(places);
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
+        let mut failure = Ok(());
+        for flow in flows {
+            self.account.flows += 1;
+            self.add(flow);
+            if self.text.len() >= CHUNK {
+                let flushed = self.flush(now);
+                failure = failure.and(flushed);
+            }
+        }
+        failure
+    }
+
+    fn flush(&mut self, _: Timestamp) -> Result<(), Error> {
         if self.text.is_empty() {
             return Ok(());
         }
@@ -202,12 +199,8 @@ impl RowWriter {
         written.map_err(|source| Error::Write { collector: self.name.clone(), source })
     }
 
-    /// Goes on with another file if this one was renamed or removed. Returns whether it is another one now.
-    ///
-    /// # Errors
-    /// If the waiting lines cannot be written, or no other file can be opened; then this one stays.
-    pub fn reopen(&mut self) -> Result<bool, Error> {
-        self.flush()?;
+    fn reopen(&mut self, now: Timestamp) -> Result<bool, Error> {
+        self.flush(now)?;
         let reopened = self.file.reopen(Path::new(&self.name));
         let is_another = reopened.map_err(|source| Error::Open { collector: self.name.clone(), source })?;
         if is_another {
@@ -216,17 +209,12 @@ impl RowWriter {
         Ok(is_another)
     }
 
-    /// The names of the columns, where the format has them in front.
-    fn header(&self) -> Vec<u8> {
-        match self.format {
-            RowFormat::Csv => header(&self.fields),
-            RowFormat::Json => Vec::new(),
-        }
+    fn account(&self) -> ExportAccount {
+        self.account
     }
 
-    /// Counters of the flows.
-    pub fn account(&self) -> ExportAccount {
-        self.account
+    fn names(&self) -> &str {
+        &self.name
     }
 }
 
@@ -386,7 +374,6 @@ impl ExportOptions {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::Timestamp;
 
     use super::*;
     use crate::{Collected, EndReason, Endpoint, FlowContext, KnownField, KnownFields};
@@ -423,9 +410,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
         let mut rows = RowWriter::create(&path, format, options).unwrap();
-        rows.export(flows).unwrap();
+        rows.export(flows, Timestamp::EPOCH).unwrap();
         assert_eq!(rows.account().waiting, flows.iter().map(Flow::packets).sum::<u64>());
-        rows.flush().unwrap();
+        rows.flush(Timestamp::EPOCH).unwrap();
         (std::fs::read_to_string(&path).unwrap(), rows.account())
     }
 
@@ -561,8 +548,8 @@ mod tests {
     fn rows_that_cannot_be_written_are_lost() {
         let options = ExportOptions::of_rows("default", false);
         let mut rows = RowWriter::create(Path::new("/dev/full"), RowFormat::Csv, &options).unwrap();
-        rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))]).unwrap();
-        assert!(rows.flush().is_err());
+        rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))], Timestamp::EPOCH).unwrap();
+        assert!(rows.flush(Timestamp::EPOCH).is_err());
         let account = rows.account();
         assert_eq!((account.written, account.lost, account.waiting, account.messages_lost), (0, 7, 0, 1));
     }

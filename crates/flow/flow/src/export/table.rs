@@ -279,7 +279,7 @@ pub struct TableShape {
     is_biflow: bool,
     domain: u32,
     exporter: Option<IpAddr>,
-    places: PlaceLookup,
+    pub(super) places: PlaceLookup,
 }
 
 impl TableShape {
@@ -294,6 +294,12 @@ impl TableShape {
         let ExportOptions { biflow, domain, exporter, .. } = *options;
         let places = rows::place_lookup(&columns);
         Ok(TableShape { columns, kinds, is_biflow: biflow, domain, exporter, places })
+    }
+
+    /// The data of rows in addition to their flows and places.
+    pub(super) fn context(&self, sampling: Sampling) -> RowContext<'static> {
+        let TableShape { is_biflow, domain, exporter, .. } = *self;
+        RowContext { is_biflow, domain, exporter, sampling, places: None }
     }
 
     /// Sets the files of places of addresses, from the next flow on.
@@ -351,13 +357,7 @@ impl FlowTable {
             true => flows.iter().map(|flow| shape.places.of_flow(flow)).collect(),
             false => Vec::new(),
         };
-        let context = RowContext {
-            is_biflow: shape.is_biflow,
-            domain: shape.domain,
-            exporter: shape.exporter,
-            sampling,
-            places: None,
-        };
+        let context = shape.context(sampling);
         for (values, column) in self.rows.columns.iter_mut().zip(&shape.columns) {
             self.rows.bytes += values.push_flows(column, flows, context, &places);
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, Version};
 use tapline_flow::{Details, Flow, Sampling, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
@@ -536,7 +536,7 @@ fn a_collector_that_comes_back_gets_templates() {
     assert_eq!(header[16..], [0, 2], "templates again");
     let name = format!("tcp://{address}");
     let account = exporter.account();
-    assert_eq!(exporter.losses().collect::<Vec<_>>(), [(&*name, account.messages_lost, account.lost)]);
+    assert_eq!(exporter.losses(), [(name.clone(), account.messages_lost, account.lost)]);
     let news = exporter.take_events();
     assert_eq!(news.len(), 2, "{news:?}");
     assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is back"));
@@ -568,7 +568,7 @@ fn a_closed_port_is_reported_once() {
     }
     assert_eq!(news.len(), 1, "{news:?}");
     assert!(news[0].contains("no process listens there"));
-    assert_eq!((exporter.account().lost, exporter.losses().count()), (0, 0));
+    assert_eq!((exporter.account().lost, exporter.losses().len()), (0, 0));
 }
 
 /// Collectors distinguish exporters by their addresses: messages come from the chosen one, and say so if the template

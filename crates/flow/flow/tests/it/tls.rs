@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tapline_flow::Flow;
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, TlsFiles};
+use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, TlsFiles};
 use tapline_testkit::netns::has_program;
 
 use crate::made_flows::flows;

@@ -6,8 +6,7 @@
 //!  "signature":"an admin's page","category":"web-application-attack","severity":1}}
 //! ```
 
-use std::fs::File;
-use std::io::{BufWriter, Stdout, Write};
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
@@ -33,40 +32,18 @@ pub(super) struct Alert<'a> {
 /// The file that alerts are written to.
 pub(super) struct AlertFile {
     name: String,
-    file: BufWriter<Destination>,
-}
-
-enum Destination {
-    File(File),
-    Output(Stdout),
-}
-
-impl Write for Destination {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Destination::File(file) => file.write(bytes),
-            Destination::Output(output) => output.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Destination::File(file) => file.flush(),
-            Destination::Output(output) => output.flush(),
-        }
-    }
+    file: BufWriter<Box<dyn Write + Send>>,
 }
 
 impl AlertFile {
     pub(super) fn create(path: &Path) -> Result<AlertFile, String> {
         let name = path.display().to_string();
         let file = output_file::create(path).map_err(|error| format!("cannot make {name}: {error}"))?;
-        Ok(AlertFile { name, file: BufWriter::new(Destination::File(file)) })
+        Ok(AlertFile { name, file: BufWriter::new(Box::new(file)) })
     }
 
     pub(super) fn standard_output() -> AlertFile {
-        let file = BufWriter::new(Destination::Output(std::io::stdout()));
-        AlertFile { name: "standard output".to_owned(), file }
+        AlertFile { name: "standard output".to_owned(), file: BufWriter::new(Box::new(std::io::stdout())) }
     }
 
     /// Writes the line of an alert; `is_blocked` says that its packet is not forwarded.

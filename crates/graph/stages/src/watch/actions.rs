@@ -1,7 +1,7 @@
 //! Where events go: lines, commands, webhooks, holds in stores.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Stdout, Write};
+use std::fs::OpenOptions;
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
@@ -20,31 +20,10 @@ const SHORT: Duration = Duration::from_millis(500);
 /// Interval at which it is looked whether commands, webhooks and holds are done.
 const LOOK: Duration = Duration::from_millis(10);
 
-enum Destination {
-    File(File),
-    Output(Stdout),
-}
-
-impl Write for Destination {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Destination::File(file) => file.write(bytes),
-            Destination::Output(output) => output.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Destination::File(file) => file.flush(),
-            Destination::Output(output) => output.flush(),
-        }
-    }
-}
-
 /// The ways out of events.
 pub(super) struct Actions {
     name: String,
-    lines: BufWriter<Destination>,
+    lines: BufWriter<Box<dyn Write + Send>>,
     is_json: bool,
     commands: Option<Commands>,
     starter: Option<Arc<CommandStarter>>,
@@ -61,11 +40,11 @@ impl Actions {
         starter: Option<Arc<CommandStarter>>,
     ) -> Result<Actions, String> {
         let name = arguments.text("to");
-        let destination = match name {
-            "-" => Destination::Output(std::io::stdout()),
+        let destination: Box<dyn Write + Send> = match name {
+            "-" => Box::new(io::stdout()),
             path => {
                 let file = output_file::open(path.as_ref(), OpenOptions::new().create(true).append(true));
-                Destination::File(file.map_err(|error| format!("cannot write {path}: {error}"))?)
+                Box::new(file.map_err(|error| format!("cannot write {path}: {error}"))?)
             }
         };
         let mut actions = Actions {

@@ -93,23 +93,13 @@ impl AtWork {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Job => {}
-            Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
-            Event::Prepared(prepared) => {
-                self.is_preparing = false;
-                self.writing.take_prepared(prepared);
-            }
-            Event::Retired(retired) => {
-                self.is_preparing = false;
-                self.writing.take_retired(retired);
-            }
-            Event::Synced => self.syncer.end(),
             Event::Written { ticket, buffer, result } => {
                 if let Some(flight) = self.flights.iter_mut().find(|flight| flight.ticket == ticket) {
                     flight.ended = Some((buffer, result));
                 }
                 self.land();
             }
+            event => self.take_while_failing(event),
         }
         self.start_sync();
         self.prepare_next();

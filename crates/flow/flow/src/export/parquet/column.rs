@@ -54,11 +54,6 @@ impl ColumnType {
     }
 }
 
-/// The types of columns in files.
-pub(super) fn kinds(columns: &[Column]) -> Vec<ColumnType> {
-    columns.iter().map(|column| ColumnType::of(&column.what).plain()).collect()
-}
-
 /// The columns as Parquet describes them.
 pub(super) fn schema(columns: &[Column]) -> Result<TypePtr> {
     let field = |column: &Column| {

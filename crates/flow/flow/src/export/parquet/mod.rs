@@ -24,7 +24,6 @@ mod tests;
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,10 +33,10 @@ use std::time::Duration;
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
-use super::element::{Element, PlaceLookup, RecordView, RowContext};
-use super::rows::{self, Column, columns};
-use super::table::{ColumnType, RowGroup};
-use super::{ExportAccount, ExportOptions};
+use super::element::{Element, RecordView, RowContext};
+use super::rows;
+use super::table::{ColumnType, RowGroup, TableShape};
+use super::{ExportAccount, ExportOptions, FlowSink};
 use crate::{Error, Flow, Sampling};
 pub use encoder::ParquetEncoder;
 use store::{Job, Outcome, ParquetOutput, Store};
@@ -73,14 +72,11 @@ impl Default for ParquetLimits {
 /// Writes flows as Parquet.
 pub struct ParquetWriter {
     name: String,
-    columns: Vec<Column>,
+    shape: TableShape,
+    /// Types of the columns in files.
     kinds: Vec<ColumnType>,
     limits: ParquetLimits,
-    biflow: bool,
-    domain: u32,
-    exporter: Option<IpAddr>,
     sampling: Sampling,
-    places: PlaceLookup,
     /// The most bytes of a row group in memory.
     group_bytes: usize,
     /// Whether all hours go into one file.
@@ -121,27 +117,24 @@ impl ParquetWriter {
         let place =
             if is_stream { ParquetOutput::StandardOutput } else { ParquetOutput::Directory(to.to_owned()) };
         let fail = |source: io::Error| Error::Open { collector: name.clone(), source };
-        let columns = columns(&with_default(options))?;
-        let places = rows::place_lookup(&columns);
+        let template = parquet_template(&options.template);
+        let shape = TableShape::new(&ExportOptions { template, ..options.clone() })?;
+        let (columns, kinds) = shape.columns();
         if !is_stream {
             fs::create_dir_all(to).and_then(|()| draft::try_out(to)).map_err(fail)?;
         }
         let outcome = Arc::new(Mutex::new(Outcome::default()));
         let size_max = if is_stream { u64::MAX } else { limits.size };
-        let store = Store::new(place, &columns, size_max, Arc::clone(&outcome)).map_err(fail)?;
+        let store = Store::new(place, columns, size_max, Arc::clone(&outcome)).map_err(fail)?;
         let (jobs, theirs) = sync_channel(JOBS_WAITING);
         let thread = thread::Builder::new().name("parquet".to_owned());
         let thread = thread.spawn(move || store.run(&theirs)).map_err(fail)?;
         let mut writer = ParquetWriter {
-            kinds: column::kinds(&columns),
-            columns,
+            kinds: kinds.iter().map(|kind| kind.plain()).collect(),
+            shape,
             group_bytes: GROUP_BYTES.min(usize::try_from(size_max).unwrap_or(usize::MAX)),
             limits,
-            biflow: options.biflow,
-            domain: options.domain,
-            exporter: options.exporter,
             sampling: Sampling::NONE,
-            places,
             is_stream,
             hours: Vec::new(),
             flows: 0,
@@ -158,102 +151,13 @@ impl ParquetWriter {
         Ok(writer)
     }
 
-    /// Destination of the files.
-    pub fn names(&self) -> &str {
-        &self.name
-    }
-
-    /// Sets how packets or flows were sampled.
-    pub fn set_sampling(&mut self, sampling: Sampling) {
-        self.sampling = sampling;
-    }
-
-    /// Sets the files of places of addresses, from the next flow on.
-    pub fn set_places(&mut self, places: &Arc<Places>) {
-        self.places.set(places);
-    }
-
-    /// Takes flows. `now` is the time by which files become too old.
-    ///
-    /// # Errors
-    /// The first file that could not be written since this was last asked; all flows are taken and counted all the
-    /// same.
-    pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
-        for flow in flows {
-            self.flows += 1;
-            self.add(flow, now);
-        }
-        self.flush(now)
-    }
-
-    /// Closes files that are too old. They are whole a little later.
-    ///
-    /// # Errors
-    /// As for [`export`](Self::export).
-    pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
-        let time = i64::try_from(self.limits.time.as_nanos()).unwrap_or(i64::MAX);
-        // A clock that was set back must not keep a file open until it has come there again.
-        let is_old = |hour: &Hour| !(0..time).contains(&now.since(hour.since));
-        while !self.is_stream
-            && let Some(at) = self.hours.iter().position(is_old)
-        {
-            self.close(at);
-        }
-        self.outcome().failure.take().map_or(Ok(()), Err)
-    }
-
-    /// Closes all files, and waits until they are whole.
-    ///
-    /// # Errors
-    /// As for [`export`](Self::export).
-    pub fn finish(&mut self) -> Result<(), Error> {
-        while !self.hours.is_empty() {
-            self.close(0);
-        }
-        if let Some((jobs, thread)) = self.thread.take() {
-            drop(jobs);
-            // A thread that panicked has told nothing of what it had: that is lost.
-            let is_done = thread.join().is_ok();
-            let mut outcome = self.outcome();
-            outcome.lost = self.packets.saturating_sub(outcome.written);
-            if !is_done && outcome.failure.is_none() {
-                let source = io::Error::other("the thread that writes has ended");
-                outcome.failure = Some(Error::Parquet { file: self.name.clone(), source });
-            }
-        }
-        self.outcome().failure.take().map_or(Ok(()), Err)
-    }
-
-    /// Counters of the flows. Packets of rows are written once their file is whole, and until then they wait; messages
-    /// are files.
-    pub fn account(&self) -> ExportAccount {
-        let outcome = self.outcome();
-        ExportAccount {
-            flows: self.flows,
-            records: self.rows,
-            messages: outcome.files + outcome.files_lost,
-            octets: outcome.octets,
-            written: outcome.written,
-            lost: outcome.lost,
-            messages_lost: outcome.files_lost,
-            left_out: 0,
-            waiting: self.packets.saturating_sub(outcome.written + outcome.lost),
-        }
-    }
-
     fn add(&mut self, flow: &Flow, now: Timestamp) {
         // Rows borrow the places while they are added.
-        let lookup = std::mem::take(&mut self.places);
+        let lookup = std::mem::take(&mut self.shape.places);
         let places = lookup.of_flow(flow);
-        let context = RowContext {
-            is_biflow: self.biflow,
-            domain: self.domain,
-            exporter: self.exporter,
-            sampling: self.sampling,
-            places: places.as_ref(),
-        };
+        let context = RowContext { places: places.as_ref(), ..self.shape.context(self.sampling) };
         context.for_each_row(flow, |view, packets| self.add_row(view, packets, now));
-        self.places = lookup;
+        self.shape.places = lookup;
     }
 
     fn add_row(&mut self, view: &RecordView<'_>, packets: u64, now: Timestamp) {
@@ -265,7 +169,7 @@ impl ParquetWriter {
             None => self.open(number, now),
         }
         let group = &mut self.hours[0].group;
-        group.push(&self.columns, view, packets);
+        group.push(self.shape.columns().0, view, packets);
         self.rows += 1;
         self.packets += packets;
         if group.rows >= GROUP_ROWS || group.bytes >= self.group_bytes {
@@ -305,6 +209,80 @@ impl ParquetWriter {
     }
 }
 
+impl FlowSink for ParquetWriter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), Error> {
+        self.sampling = sampling;
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.shape.set_places(places);
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
+        for flow in flows {
+            self.flows += 1;
+            self.add(flow, now);
+        }
+        self.flush(now)
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
+        let time = i64::try_from(self.limits.time.as_nanos()).unwrap_or(i64::MAX);
+        // A clock that was set back must not keep a file open until it has come there again.
+        let is_old = |hour: &Hour| !(0..time).contains(&now.since(hour.since));
+        while !self.is_stream
+            && let Some(at) = self.hours.iter().position(is_old)
+        {
+            self.close(at);
+        }
+        self.outcome().failure.take().map_or(Ok(()), Err)
+    }
+
+    fn finish(&mut self, _: Timestamp) -> Result<(), Error> {
+        while !self.hours.is_empty() {
+            self.close(0);
+        }
+        if let Some((jobs, thread)) = self.thread.take() {
+            drop(jobs);
+            // A thread that panicked has told nothing of what it had: that is lost.
+            let is_done = thread.join().is_ok();
+            let mut outcome = self.outcome();
+            outcome.lost = self.packets.saturating_sub(outcome.written);
+            if !is_done && outcome.failure.is_none() {
+                let source = io::Error::other("the thread that writes has ended");
+                outcome.failure = Some(Error::Parquet { file: self.name.clone(), source });
+            }
+        }
+        self.outcome().failure.take().map_or(Ok(()), Err)
+    }
+
+    fn account(&self) -> ExportAccount {
+        // Packets of rows are written once their file is whole, and until then they wait; messages are files.
+        let outcome = self.outcome();
+        ExportAccount {
+            flows: self.flows,
+            records: self.rows,
+            messages: outcome.files + outcome.files_lost,
+            octets: outcome.octets,
+            written: outcome.written,
+            lost: outcome.lost,
+            messages_lost: outcome.files_lost,
+            left_out: 0,
+            waiting: self.packets.saturating_sub(outcome.written + outcome.lost),
+        }
+    }
+
+    fn names(&self) -> &str {
+        &self.name
+    }
+
+    fn columns(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
+        let whole = all.messages.saturating_sub(all.messages_lost);
+        vec![("files", whole), ("files_lost", all.messages_lost)]
+    }
+}
+
 impl Drop for ParquetWriter {
     /// A file that is not whole by now never will be, and is removed before this returns.
     fn drop(&mut self) {
@@ -315,12 +293,8 @@ impl Drop for ParquetWriter {
     }
 }
 
-/// Without a template rows are those of lines, but in milliseconds: many engines know no nanoseconds.
-fn with_default(options: &ExportOptions) -> ExportOptions {
-    ExportOptions { template: parquet_template(&options.template), ..options.clone() }
-}
-
-/// A template whose default is that of Parquet.
+/// A template whose default is that of Parquet: rows as those of lines, but in milliseconds, as many engines know no
+/// nanoseconds.
 pub fn parquet_template(template: &str) -> String {
     Element::names(template, &default_template()).join(",")
 }

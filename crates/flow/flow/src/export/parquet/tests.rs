@@ -123,7 +123,7 @@ fn a_row_lies_in_the_hour_in_which_it_ends() {
         [(1, EVENING), (2, EVENING + HOUR - 1), (4, EVENING + HOUR), (8, EVENING - 1), (16, -1), (32, 0)];
     let flows: Vec<Flow> = ends.iter().map(|(packets, last)| one_way(*packets, *last)).collect();
     writer.export(&flows, time(EVENING)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let wanted = [
         ("date=1969-12-31/hour=23", 16),
         ("date=1970-01-01/hour=00", 32),
@@ -153,7 +153,7 @@ fn directions_may_lie_in_two_hours() {
     };
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[flow], time(EVENING)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let sums: Vec<u64> = packets_below(folder.path()).into_iter().map(|(_, packets)| packets).collect();
     assert_eq!(sums, [3, 5]);
 }
@@ -165,7 +165,7 @@ fn values_are_those_of_the_flow() {
         octetDeltaCount,mplsTopLabelStackSection,observationDomainId,samplingInterval,communityId";
     let options = ExportOptions { domain: u32::MAX, ..ExportOptions::of_rows(template, true) };
     let mut writer = ParquetWriter::create(folder.path(), &options, ParquetLimits::default()).unwrap();
-    writer.set_sampling(Sampling::Packets(100));
+    writer.set_sampling(Sampling::Packets(100)).unwrap();
     let last = EVENING + 123_456_789;
     let v4 = Flow {
         endpoints: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
@@ -179,7 +179,7 @@ fn values_are_those_of_the_flow() {
     let v6 =
         Flow { endpoints: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };
     writer.export(&[v4.clone(), v6, v4], time(last)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let names = all_below(folder.path());
     let rows = rows_of(&folder.path().join(&names[0]));
     let [first, second, third] = &rows[..] else { panic!("{rows:?}") };
@@ -216,7 +216,7 @@ fn no_file_is_longer_than_it_may_be() {
     for part in flows.chunks(100) {
         writer.export(part, time(EVENING)).unwrap();
     }
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let names = all_below(folder.path());
     let lengths: Vec<u64> =
         names.iter().map(|name| fs::metadata(folder.path().join(name)).unwrap().len()).collect();
@@ -242,7 +242,7 @@ fn files_are_closed_when_they_are_old() {
     writer.export(&[one_way(4, EVENING + 61 * SECOND)], time(EVENING + 61 * SECOND)).unwrap();
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 3)]);
     assert_eq!(writer.account().waiting, 4);
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     assert_eq!(all_below(folder.path()).len(), 2);
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
 }
@@ -259,7 +259,7 @@ fn hours_that_are_open_are_few() {
     }
     // That which got the last row is kept.
     assert!(writer.hours.iter().any(|hour| hour.number == 0));
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let sums = packets_below(folder.path());
     assert_eq!(sums.iter().map(|(_, packets)| packets).sum::<u64>(), (1 << hours.len()) - 1);
     let first = sums.iter().find(|(name, _)| name == "date=1970-01-01/hour=00").unwrap();
@@ -276,13 +276,13 @@ fn rows_that_cannot_be_written_are_lost() {
     let ends = [(1, EVENING), (2, EVENING + HOUR), (4, EVENING + 2 * HOUR)];
     let flows: Vec<Flow> = ends.iter().map(|(packets, last)| one_way(*packets, *last)).collect();
     writer.export(&flows, time(EVENING)).unwrap();
-    let failure = writer.finish().unwrap_err().to_string();
+    let failure = writer.finish(Timestamp::EPOCH).unwrap_err().to_string();
     assert!(failure.contains("hour=21") && failure.contains("lost"), "{failure}");
     let account = writer.account();
     assert_eq!((account.written, account.lost, account.waiting), (5, 2, 0));
     assert_eq!((account.messages, account.messages_lost), (3, 1));
     // The error is reported once.
-    assert!(writer.finish().is_ok());
+    assert!(writer.finish(Timestamp::EPOCH).is_ok());
     let refused = ParquetWriter::create(
         &folder.path().join("date=2026-11-22/hour=21"),
         &ExportOptions::default(),
@@ -315,7 +315,7 @@ fn writers_share_a_directory() {
     for (at, writer) in writers.iter_mut().enumerate() {
         writer.export(&[one_way(1 << at, EVENING)], time(EVENING)).unwrap();
     }
-    writers.iter_mut().for_each(|writer| writer.finish().unwrap());
+    writers.iter_mut().for_each(|writer| writer.finish(Timestamp::EPOCH).unwrap());
     assert_eq!(all_below(folder.path()).len(), 3);
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
 }
@@ -349,7 +349,7 @@ fn rows_are_sorted_by_address() {
     });
     let flows: Vec<Flow> = flows.collect();
     writer.export(&flows, time(EVENING)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
 
     let [name] = &all_below(folder.path())[..] else { panic!("several files") };
     let rows = rows_of(&folder.path().join(name));
@@ -383,7 +383,7 @@ fn files_tell_which_addresses_they_lack() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
 
     let [name] = &all_below(folder.path())[..] else { panic!("several files") };
     let properties = ReaderProperties::builder().set_read_bloom_filter(true).build();
@@ -414,7 +414,7 @@ fn blocks_have_the_rows_of_a_file() {
     let flows: Vec<Flow> = (0..400).map(|number| flow(2 * number + 1)).collect();
     let mut writer = writer(folder.path(), "default", ParquetLimits::default());
     writer.export(&flows, time(EVENING)).unwrap();
-    writer.finish().unwrap();
+    writer.finish(Timestamp::EPOCH).unwrap();
     let [name] = &all_below(folder.path())[..] else { panic!("several files") };
     let mut expected: Vec<String> = rows_of(&folder.path().join(name)).iter().map(Row::to_string).collect();
 

@@ -176,7 +176,7 @@ fn octets(field: u32, value: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Seven bits a byte, the low ones first; all but the last have the top bit.
-fn varint(mut value: u64, out: &mut Vec<u8>) {
+pub(super) fn varint(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

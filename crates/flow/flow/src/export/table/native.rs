@@ -8,6 +8,7 @@
 //!
 //! Elements that each version of IP has are one column: `sourceAddress`. A value that a flow lacks is zero or empty.
 
+use super::goflow::varint;
 use super::{
     ColumnType, Data, EncodedRows, FlowEnd, FlowTable, NULL, RowGroup, SpareBuffers, TableEncoder, TableShape,
 };
@@ -265,14 +266,6 @@ fn write_fixed<T: Copy, const LEN: usize>(values: &[T], out: &mut Vec<u8>, octet
 fn text(bytes: &[u8], out: &mut Vec<u8>) {
     varint(bytes.len() as u64, out);
     out.extend_from_slice(bytes);
-}
-
-fn varint(mut value: u64, out: &mut Vec<u8>) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::export::{RowFormat, RowWriter};
+use crate::export::{FlowSink as _, RowFormat, RowWriter};
 use crate::{Collected, EndReason, Endpoint, FlowContext, KnownField, KnownFields};
 
 /// A side of a flow, whose numbers follow from its own.
@@ -114,7 +114,9 @@ fn json_of_a_table_is_that_of_rows() {
             let path = folder.path().join("rows");
             let mut rows = RowWriter::create(&path, RowFormat::Json, &options).expect("it can be made");
             rows.set_places(&places);
-            rows.export(&flows).and_then(|()| rows.flush()).expect("there is room");
+            rows.export(&flows, Timestamp::EPOCH)
+                .and_then(|()| rows.flush(Timestamp::EPOCH))
+                .expect("there is room");
             let mut shape = TableShape::new(&options).expect("a template");
             shape.set_places(&places);
             let parts = JsonEncoder::new(&shape).encode(&table(&shape, &flows), usize::MAX).expect("rows");
