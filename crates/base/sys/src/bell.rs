@@ -55,8 +55,8 @@ impl Bell {
         unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Consumes the pending rings, and returns whether there were any, or whether the other end is closed, in one
-    /// system call.
+    /// Consumes the pending rings in one system call. Reports whether there were any, and whether the other end is
+    /// closed.
     ///
     /// Reads at most 512 rings, so that a peer that rings without pause cannot keep the caller here.
     pub fn answer(&self) -> BellEvent {
@@ -70,12 +70,13 @@ impl Bell {
             0 => BellEvent::Gone,
             _ => match SyscallError::last("recv").errno() {
                 libc::EAGAIN | libc::EINTR => BellEvent::Nothing,
+                // ECONNRESET: the other end was closed before it had read all rings of this end.
                 _ => BellEvent::Gone,
             },
         }
     }
 
-    /// Waits until the other end has rung or is gone, at most for `timeout`. Returns `false` after the timeout, or if a
+    /// Waits for at most `timeout` until the other end has rung or is gone. Returns `false` after the timeout, or if a
     /// signal ended the wait.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The processor's own clock: the time stamp counter of x86-64, the virtual counter of aarch64.
 //!
-//! Reading it takes some 20 cycles and no system call. An invariant counter ([`is_invariant`]) has a constant rate: on
-//! a processor that changes its frequency, a tick is still a cycle at the nominal frequency.
+//! Reading it takes some 20 cycles and no system call. An invariant counter ([`is_invariant`]) has a constant rate,
+//! whatever the current frequency of the processor: on x86-64 a tick is a cycle at the nominal frequency.
 
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,8 @@ pub fn now() -> u64 {
     0
 }
 
-/// Measures the ticks in a second by spinning for `time`: 20 ms give four digits. Returns 0 on other architectures.
+/// Measures the ticks in a second by spinning for `time`. With 20 ms, four digits of the result are right. Returns 0 on
+/// other architectures.
 pub fn frequency(time: Duration) -> f64 {
     let (start, before) = (Instant::now(), now());
     while start.elapsed() < time {

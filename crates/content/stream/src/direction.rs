@@ -39,7 +39,7 @@ impl WaitingSegment {
 
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
-    /// The number of the byte at `position`, once one is known.
+    /// Sequence number of the byte at `position`, once it is known.
     next: Option<u32>,
     /// Offset of the next byte to deliver.
     pub(crate) position: u64,
@@ -52,8 +52,8 @@ pub(crate) struct Direction {
     pub(crate) fin: Option<u64>,
     /// Highest offset that the receiver acknowledged.
     acknowledged: u64,
-    /// When the receiver first acknowledged bytes that are missing here: the patience before their gap is given up
-    /// counts from then on.
+    /// When the receiver first acknowledged bytes that are missing here. The wait before their gap is given up
+    /// (`Limits::patience`) starts then.
     pub(crate) lacking_since: Option<i64>,
     /// The receiver reset the connection: data that follows is still delivered, and the stream then ends with a reset.
     pub(crate) is_reset: bool,
@@ -113,7 +113,7 @@ impl Direction {
         self.held.insert((start, self.arrivals), held);
     }
 
-    /// Removes the first held segment if no byte is missing before it. Returns its offset, too.
+    /// Removes the first held segment if no byte is missing before it. Returns it with its offset.
     pub(crate) fn take_due(&mut self) -> Option<(u64, WaitingSegment)> {
         let entry = self.held.first_entry()?;
         let start = entry.key().0;

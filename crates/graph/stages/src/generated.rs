@@ -11,6 +11,7 @@ use tapline_source::{Advance, Error, InterfaceAccount, Source};
 pub struct GeneratedSource {
     batches: Batches,
     interfaces: Vec<Interface>,
+    /// Packets in the batches returned so far.
     lent: u64,
     is_stopped: bool,
 }
@@ -44,13 +45,14 @@ impl GeneratedSource {
 }
 
 impl GeneratedSource {
-    /// Sets the time at which the first packet leaves. Call it before the first packet is requested.
+    /// Sets the time stamp of the first packet. Call it before the first packet is requested.
     #[must_use]
     pub fn starting(self, start: Timestamp) -> GeneratedSource {
         GeneratedSource { batches: self.batches.starting(start), ..self }
     }
 
-    /// Writes `now` as the time of sending into the marks of the current batch.
+    /// Writes `now` as the time of sending into the marks of the current batch, for senders that do not keep to the
+    /// times of the recipe.
     pub fn restamp(&mut self, now: Timestamp) {
         self.batches.restamp(now);
     }

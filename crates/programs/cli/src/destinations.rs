@@ -145,11 +145,11 @@ pub(crate) struct BatchArgs {
 /// Options of receivers of batches: of flows, or of packets.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReceiverArgs {
-    /// Folder and size of the spool: blocks that a receiver does not accept now are kept there, and delivered later by
-    /// this run or the next. Once it is full, further blocks are lost and counted.
+    /// Folder and size of the spool: blocks (encoded batches) that a receiver does not accept now are kept there, and
+    /// delivered later by this run or the next. Once it is full, further blocks are lost and counted.
     #[arg(long, value_name = "DIR,SIZE", help_heading = "Batches")]
     spool: Option<String>,
-    /// The name of this sensor in the ids of blocks [default: the host's name].
+    /// Name of this sensor in the ids of blocks. Default: the host's name.
     #[arg(long, value_name = "NAME", help_heading = "Batches")]
     sensor: Option<String>,
     /// Seal a batch this long after its first flow or packet; for flows from files, in packet time.

@@ -32,8 +32,8 @@ Examples:
   tapline filter bench                                         the filters of the papers on BPF, and common ones
   tapline filter bench -r busy.pcap 'tcp port 443 and net 10.0.0.0/8'
 
-libpcap's interpreter takes part if libpcap is installed, the kernel's JIT if programs may be loaded (root). Each figure is the median of
-interleaved runs; all engines must accept the same packets before anything is measured.";
+libpcap's interpreter is measured if libpcap is installed, and the kernel's JIT if you may load programs (as root). Each figure is the median
+of interleaved runs; all engines must accept the same packets before anything is measured.";
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
@@ -51,21 +51,21 @@ Examples:
   tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
   tapline filter explain --stage passes 'port 53 or port 80'   what each pass of the compiler does
   tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE
-  tapline filter explain --fpl count.fpl                       a program: its statements, the work it may take";
+  tapline filter explain --fpl count.fpl                       an FPL program: its statements, and its maximum steps for one packet";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
     /// Link type: a name or number of tcpdump.org/linktypes.html, such as RAW, LINUX_SLL2 or 113.
     #[arg(short = 'y', long, value_name = "TYPE", default_value = "EN10MB")]
     pub(crate) link_type: String,
-    /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
+    /// Print only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count)]
     pub(crate) dump: u8,
     /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir
     /// (values after all passes), bpf, ebpf, native. Several with commas, or all.
     #[arg(long, value_name = "STAGE", value_delimiter = ',', conflicts_with = "dump")]
     pub(crate) stage: Vec<String>,
-    /// Compile as for a live capture, where the kernel keeps VLAN tags apart.
+    /// Compile as for a live capture, where the kernel removes VLAN tags from packets and passes them separately.
     #[arg(long)]
     pub(crate) live: bool,
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) struct ExplainArgs {
     /// Leave the program as it was generated, with its redundant tests.
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
-    /// Maximum bytes that the program accepts of a packet; 0 is the default.
+    /// Snapshot length: the program accepts at most this many bytes of a packet; 0 means 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..))]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]

@@ -55,7 +55,7 @@ pub(crate) const SCREENS: [(&str, &str); 28] = [
     ("watch", include_str!("help/watch.txt")),
 ];
 
-/// Prints the error of the parser, or the help that it asks for, and exits.
+/// Prints the parser's error, or the help that the user requested, and exits.
 pub(crate) fn exit(program: Command, arguments: &[OsString], mut error: Error) -> ! {
     let asks_for_all = arguments.iter().any(|word| word == "--help" || word == "help");
     let shaped = match error.kind() {
@@ -89,7 +89,7 @@ fn below<'a>(
     }
 }
 
-/// Gives the program its full help: commands in groups, and examples that only clap wraps.
+/// Sets the full help of the program: commands in groups, and examples that are wrapped once, by clap.
 pub(crate) fn whole(program: Command) -> Command {
     let groups: String = GROUPS.iter().map(|(title, names)| group(&program, title, names)).collect();
     let template = format!(
@@ -109,7 +109,7 @@ fn group(program: &Command, title: &str, names: &[&str]) -> String {
     format!("\n{title}:\n{}", names.iter().map(line).collect::<String>())
 }
 
-/// The widest line of an example that keeps its comment on the same line.
+/// Maximum width of an example with its comment on one line. In a longer one the comment moves to the next line.
 const EXAMPLE_WIDTH: usize = 96;
 
 /// Joins the lines of each paragraph in the text after the options, in a command and its subcommands: clap would wrap
@@ -123,8 +123,8 @@ fn tidy(command: Command) -> Command {
     command.mut_subcommands(tidy)
 }
 
-/// Puts each paragraph on one line, and the comment of a long example below it. A paragraph is a run of lines that do
-/// not begin with a space.
+/// Joins the lines of each paragraph, and moves the comment of a long example to the next line. A paragraph is a run of
+/// lines that do not begin with a space.
 fn unwrapped(text: &str) -> String {
     let mut all = String::new();
     let mut is_prose = false;

@@ -106,7 +106,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Capture packets from interfaces or files: filter, print and save them, with an account of each.
+    /// Capture packets from interfaces or files: filter, print and save them, and account for every packet.
     Capture(Box<capture::CaptureArgs>),
     /// Summarise capture files: packets, rates, order, protocols, hosts.
     #[command(after_help = everyday::info::EXAMPLES)]
@@ -170,7 +170,8 @@ enum Command {
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
-    /// Send the packets of capture files on an interface: with their original gaps, scaled gaps or at a rate, in a loop.
+    /// Send the packets of capture files on an interface: with the original gaps, with scaled gaps or at a rate, once
+    /// or in a loop.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.

@@ -45,7 +45,7 @@ pub(crate) struct MetricsArgs {
     /// With --once: OpenMetrics text instead of Prometheus text.
     #[arg(long, conflicts_with_all = ["textfile", "listen"])]
     openmetrics: bool,
-    /// Interval at which the file is written.
+    /// Write the file at this interval.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_interval)]
     interval: Duration,
     /// The socket of tapline serve. Default: TAPLINE_SOCKET, or /run/tapline/serve.sock.

@@ -66,8 +66,8 @@ pub(crate) struct ServeArgs {
     /// Capture on this interface, or on these (a,b), as one capture. The prefix xdp: captures by AF_XDP.
     #[arg(short, long, value_name = "IFACE")]
     interface: Vec<String>,
-    /// Serve the packets of this file instead. Reading begins with the first reader, and is as fast as the slowest
-    /// lossless reader.
+    /// Serve the packets of this file instead. Reading starts when the first reader attaches, and keeps the pace of the
+    /// slowest lossless reader.
     #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
     read: Option<PathBuf>,
     /// Name of the capture for readers: tap:NAME. Default: the interface's name.

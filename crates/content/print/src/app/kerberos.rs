@@ -1,4 +1,4 @@
-//! Kerberos as tcpdump prints it: of version 5 (RFC 4120) only the version, of version 4 the fields of its common
+//! Kerberos as tcpdump prints it: for version 5 (RFC 4120) only the version, for version 4 the fields of its common
 //! messages.
 //!
 //! ```text
@@ -67,6 +67,7 @@ fn print_4(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     }
     match kind >> 1 {
         1 => {
+            // The time of the client has 4 bytes, the lifetime after it is in units of 5 minutes.
             let at = print_principal(cx, span)? + 4;
             put!(cx, " {}min ", u16::from(span.u8(at)?) * 5);
             let at = print_string(cx, span, at + 1)?;
@@ -74,16 +75,19 @@ fn print_4(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
             print_string(cx, span, at)?;
         }
         2 => {
+            // Before the length of the ciphertext: time (4), number of tickets (1), expiry (4), key version (1).
             let at = print_principal(cx, span)? + 10;
             put!(cx, " ({})", u16_at(at)?);
         }
         3 => {
             put!(cx, "v{} ", span.u8(2)?);
             let at = print_string(cx, span, 3)?;
+            // The lengths of the ticket and of the authenticator.
             put!(cx, " ({}) ({})", span.u8(at)?, span.u8(at + 1)?);
         }
         5 => {
             let at = print_principal(cx, span)? + 4;
+            // The code has 4 bytes, of which tcpdump reads the first 2.
             let code = u16_at(at)?;
             match ERRORS.get(usize::from(code)) {
                 Some(name) => put!(cx, " {name} "),

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use crate::link::slip::Lengths;
 
 /// Maximum number of connections. When it is reached, all are forgotten, and their next segments are shown with
-/// absolute numbers: that bounds the memory without a list by age.
+/// absolute numbers. This bounds the memory without ordering connections by age.
 const CONNECTIONS_MAX: usize = 1 << 18;
 
 /// Both ends of a connection, the first end first.
@@ -19,7 +19,7 @@ struct Ends {
     second: (IpAddr, u16),
 }
 
-/// Sequence numbers that are shown as zero, for the bytes that each end sends.
+/// Origin of each end: the sequence number of its bytes that is shown as 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Origin {
     first: u32,
@@ -37,8 +37,8 @@ pub(crate) struct Relative {
 /// Connections seen so far.
 pub(crate) struct Connections {
     origins: HashMap<Ends, Origin>,
-    /// Lengths of earlier packets, needed to read compressed SLIP headers. Kept here because they also last from packet
-    /// to packet.
+    /// Lengths of earlier packets, needed to read compressed SLIP headers. They are here because they, too, are needed
+    /// from packet to packet.
     pub(crate) slip: Lengths,
 }
 
@@ -71,6 +71,7 @@ impl Connections {
         let known = if opens { None } else { self.origins.get(&ends).copied() };
         let Some(known) = known else {
             self.remember(ends, origin);
+            // As in tcpdump: `seq` and `ack` of this segment are absolute, selective acknowledgements are relative.
             let sack_base = if reversed { origin.first } else { origin.second };
             return Relative { seq, ack, sack_base };
         };

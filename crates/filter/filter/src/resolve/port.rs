@@ -1,7 +1,7 @@
 //! Resolves `port` and `portrange`: ports of TCP, UDP and SCTP.
 //!
 //! ```text
-//! IPv6  next header is the protocol; ports at 40 and 42; no extension headers, as in libpcap
+//! IPv6  next header is the protocol; ports at 40 and 42; no extension headers, as in libpcap (but see `extensions`)
 //! IPv4  protocol; fragment offset 0 (mask 0x1fff of bytes 6 and 7); ports after the header, whose length varies
 //! ```
 
@@ -74,7 +74,7 @@ impl Scope<'_> {
         self.ports(range, protocol, qualifiers.direction, "portrange")
     }
 
-    /// Resolves one end of a range: its port, and the protocol as [`service`] has it.
+    /// Resolves one end of a range to its port and, for a name, the protocol that [`service`] returns.
     fn range_end(&self, text: &str) -> Result<(u32, Option<u32>)> {
         if crate::lex::is_number(text) {
             return crate::lex::number(text).map(|port| (port, None));

@@ -43,7 +43,7 @@ pub struct StoreInput {
     is_read: bool,
     /// The warnings of the search were added to `faults`.
     is_warned: bool,
-    /// Error of the filter, after which no packet can be decided.
+    /// Error of the filter. No packet can be tested after it.
     failure: Option<Error>,
     report: SearchReport,
     /// Sections that were not read to their end.
@@ -69,7 +69,7 @@ pub struct StoreReading {
 const THREADS_PER_PROCESSOR: usize = 2;
 /// Maximum number of chunk faults kept for the next report; further ones are only counted.
 const FAULTS_TOLD_MAX: usize = 16;
-/// Poll interval while opening waits for the first packets.
+/// Poll interval while [`StoreInput::new`] waits for the first packets.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
 /// Counters of a running search, shared with other threads.
@@ -88,9 +88,10 @@ impl SearchReport {
 }
 
 impl StoreInput {
-    /// Opens the packets of a search; `name` is the store's name in the account. Reads up to the first chunks of the
-    /// search, because they describe the interfaces for which filters are compiled. The threads for this have ended on
-    /// return, so that the caller can drop privileges; the first [`advance`](Source::advance) starts new ones.
+    /// Opens the packets of a search; `name` is the store's name in the account. Reads up to the first chunks that the
+    /// search finds, because they describe the interfaces for which filters are compiled. The threads that read them
+    /// have ended when it returns, so that the caller can drop privileges; the first [`advance`](Source::advance)
+    /// starts new ones.
     pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
         let threads = match reading.threads {
             0 => THREADS_PER_PROCESSOR * std::thread::available_parallelism().map_or(1, usize::from),
@@ -127,7 +128,7 @@ impl StoreInput {
         input
     }
 
-    /// Returns the counters of the search, which stay current.
+    /// Returns a handle to the counters of the search, which are updated while it runs.
     pub fn report(&self) -> SearchReport {
         self.report.clone()
     }
@@ -208,7 +209,8 @@ impl StoreInput {
         }
     }
 
-    /// Moves to packets that wait for older ones. Called when no more results will come, or none soon.
+    /// Moves to packets that wait for older ones. Called when no more results will come, or when the search waits for
+    /// new recordings.
     fn lend_all(&mut self) -> bool {
         self.order.end();
         self.next_found()

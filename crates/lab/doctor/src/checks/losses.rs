@@ -26,7 +26,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "driver_losses",
         subject: "counters of the driver whose names indicate loss",
-        why: "Drivers count losses by names of their own that the common counters may not hold.",
+        why: "Drivers count losses under names of their own, and the common counters may not include these losses.",
         source: "ethtool(8) -S; libpcap issue 1328",
         run: Run::Interface(driver_losses),
     },

@@ -24,7 +24,7 @@ pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "socket_memory",
         subject: "net.core.rmem_max and optmem_max",
-        why: "Programs without a ring (netlink monitors, -B of others) get no larger buffer than rmem_max, filters no more memory than optmem_max.",
+        why: "The buffer of a program without a ring (a netlink monitor, another capture program with -B) is limited to rmem_max, the memory of a filter to optmem_max.",
         source: "Documentation/admin-guide/sysctl/net.rst; net/core/filter.c sk_filter_charge",
         run: Run::Machine(socket_memory),
     },
@@ -45,7 +45,7 @@ pub(super) const CHECKS: [Check; 7] = [
     Check {
         name: "unprivileged_bpf",
         subject: "kernel.unprivileged_bpf_disabled",
-        why: "Filters too large for classic BPF are loaded as eBPF; if this is set, that needs CAP_BPF.",
+        why: "Filters too large for classic BPF are loaded as eBPF; if this is not 0, loading them needs CAP_BPF.",
         source: "Documentation/admin-guide/sysctl/kernel.rst",
         run: Run::Machine(unprivileged_bpf),
     },

@@ -22,7 +22,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "governor",
         subject: "the governor of the processors' frequency",
-        why: "A processor that sleeps between packets is slow when the burst comes.",
+        why: "A processor that lowers its frequency between packets is slow when a burst comes.",
         source: "Documentation/admin-guide/pm/cpufreq.rst",
         run: Run::Machine(governor),
     },

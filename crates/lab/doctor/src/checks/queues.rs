@@ -30,7 +30,7 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "interrupt_moderation",
         subject: "how long the adapter waits before it raises an interrupt",
-        why: "Packets wait for their interrupt and get their time stamps after it, so the kernel's times are late by up to this.",
+        why: "Packets wait for their interrupt and get their time stamps after it, so the kernel's time stamps are late by up to this wait.",
         source: "ethtool(8) -c",
         run: Run::Interface(interrupt_moderation),
     },
@@ -44,14 +44,14 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "hash_symmetry",
         subject: "function, key and transform of the receive hash",
-        why: "With most keys the two directions of a connection go to different queues, so workers see half of it, and their order is lost.",
+        why: "With most keys the two directions of a connection go to different queues, so each worker sees only half of it, and the order of its packets is lost.",
         source: "Woo and Park 2012 (key 6d5a repeated); ethtool -X xfrm symmetric-xor since kernel 6.8",
         run: Run::Interface(hash_symmetry),
     },
     Check {
         name: "hash_fields",
         subject: "which fields the receive hash takes",
-        why: "Fragments have no ports: if ports are hashed, they go to another queue than the first one; if not, all traffic of two hosts goes to one queue.",
+        why: "Later fragments have no ports: if ports are hashed, they may go to another queue than the first fragment; if not, all traffic of two hosts goes to one queue.",
         source: "ethtool(8) -n rx-flow-hash; Documentation/networking/scaling.rst",
         run: Run::Interface(hash_fields),
     },

@@ -53,8 +53,8 @@ pub struct FilterArgs {
     /// Duration of one run of one engine, in milliseconds, 1 to 60000.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = count_in::<u64>(1..=60_000))]
     pub time_ms: u64,
-    /// Time limit for libpcap's compiler, in seconds, 1 to 3600. After it the compiler is killed; if it had no program
-    /// by then, the engines that run libpcap's program are left out.
+    /// Time limit for libpcap's compiler, in seconds, 1 to 3600. At this limit the compiler is killed. If it has no
+    /// program by then, the engines that run libpcap's program are left out.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count_in::<u64>(1..=3600))]
     pub libpcap_limit: u64,
     /// Print one JSON array instead of tables.

@@ -25,7 +25,7 @@ Examples:
   tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, bypassing the kernel's stack (AF_XDP)
   tapline capture -i xdp:eth0 'udp port 4789'          the capture takes these; the host gets all others
   tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
-  tapline capture -i eth0 -G 60 -W 10 -w 'ring-%H%M%S.pcapng'
+  tapline capture -i eth0 -G 60 -W 10 -w 'out-%H%M%S.pcapng'
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
@@ -127,8 +127,7 @@ pub(crate) struct CaptureArgs {
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     pub(crate) duration: Option<Duration>,
-    /// Stop once the captured bytes reach this total, with the packet that reaches it: 1GB; k, M and G are powers of
-    /// 1000.
+    /// Stop after the packet with which the captured bytes reach this total: 1GB; k, M and G are powers of 1000.
     #[arg(long, value_name = "BYTES", value_parser = size_in::<u64>(1..), help_heading = "Stop")]
     pub(crate) stop_after: Option<u64>,
 
@@ -154,8 +153,8 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file after this many seconds, even without traffic; the name may have strftime(3) codes.
     #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
-    /// Number of files. With -C, the oldest file is overwritten (the size counts before compression). With -G alone,
-    /// the capture ends after this many files.
+    /// Number of files. With -C, the oldest file is overwritten once there are this many (-C limits the size before
+    /// compression). With -G alone, the capture ends after this many files.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Add .part to the name of the file that is being written.

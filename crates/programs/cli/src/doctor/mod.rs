@@ -44,8 +44,9 @@ Examples:
   sudo tapline doctor --undo                       undo the changes of a run that was killed
   tapline doctor --json | jq '.findings[] | select(.severity == \"loses\")'
 
-Findings are sorted by severity: first those that lose packets, then those that alter or delay them, then notes. Exit status: 0 if no finding loses
-or alters packets, 1 if one does or a change could not be undone; with a COMMAND, its status. docs/doctor.md describes each check, with its reason and source.";
+Findings are sorted by severity: first those that lose packets, then those that alter or delay them, then notes. Exit status: 0 if no finding is
+rated loses or alters; 1 if one is, if the machine could not be examined, or if a change could not be undone; with a COMMAND, its status.
+docs/doctor.md describes each check, with its reason and source.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ pub(crate) struct SendArgs {
     /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets with times are
     /// sent by AF_PACKET, which costs least if few are due at once, unless their rate is known to be 100,000 a second
     /// or more. The first line of output, and --json, name the back end, and why a faster one was not used.
-    #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
+    #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Sending", requires = "interface")]

@@ -18,7 +18,7 @@ use crate::compiler::check_filter;
 
 pub(super) const FORGET_EXAMPLES: &str = "\
 Examples:
-  tapline store forget /srv/store --dry-run 'host 192.0.2.7'      tells what would go
+  tapline store forget /srv/store --dry-run 'host 192.0.2.7'      shows what would be erased
   tapline store forget /srv/store --from -2d --to -1d 'host 192.0.2.7' --why 'request 2026/14'
   tapline store forget /srv/store --yes 'ether host 02:00:00:00:00:01'
 

@@ -40,8 +40,8 @@ not have for all slots (searches for them read these slots), packets left out by
 A recorder may run at the same time.";
 
 const VERIFY_NOTES: &str = "\
-Exit status: 0 as recorded, or as forget left it; 1 otherwise: each finding names segment and chunk. All bytes are read, so it \
-takes as long as the disk needs. A recorder may run at the same time.";
+Exit status: 0 if all is as recorded, or as forget left it; 1 otherwise. Each finding names its segment and chunk. All bytes are \
+read, so it takes as long as the disk needs. A recorder may run at the same time.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {

@@ -56,7 +56,7 @@ pub(crate) struct RequestsArgs {
     read: Vec<PathBuf>,
     #[command(flatten)]
     session: SessionArgs,
-    /// Print JSON: one object a request, the summary, and the account.
+    /// Print JSON: one object per request, then summary and account.
     #[arg(long)]
     json: bool,
 }
