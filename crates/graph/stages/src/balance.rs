@@ -1,21 +1,24 @@
 //! `balance`: each flow to one of several outputs.
 
+use std::any::Any;
+
 use tapline_graph::catalog::{Constructor, Outputs, Parameter, ParameterType, StageClass};
-use tapline_graph::{Out, Packets, Stage};
-use tapline_packet::headers::Headers;
+use tapline_graph::{Out, Packets, Stage, StageCounters, Table};
+use tapline_packet::headers::{FragmentFlows, Headers};
 use tapline_source::Error;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "balance",
     summary: "each flow, both directions, to one of the connected outputs",
-    description: "The output is chosen by a hash of the fields of `by`, so it stays the same in every run. By flow, fragments of a packet stay together, but \
-        apart from the whole packets of their flow; by host, all packets between two addresses stay together, fragments too.",
+    description: "The output is chosen by a hash of the fields of `by`, so it stays the same in every run. By flow, fragments go where the first fragment \
+        of their packet went; if that comes later, or 4096 others came since, they go by their addresses, and the result counts them. By host, all packets between two \
+        addresses stay together. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
     parameters: &[
         Parameter {
             name: "by",
-            kind: ParameterType::Choice(&["flow", "host", "inner"]),
+            kind: ParameterType::Choice(&["flow", "host", "inner", "vlan", "address"]),
             default: Some("flow"),
-            meaning: "addresses, protocol and ports; addresses only; or the flow inside the innermost tunnel",
+            meaning: "addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; or each address by itself",
         },
         Parameter {
             name: "seed",
@@ -30,46 +33,51 @@ pub(crate) const CLASS: StageClass = StageClass {
         let by = match arguments.text("by") {
             "host" => By::Host,
             "inner" => By::Inner,
+            "vlan" => By::Vlan,
+            "address" => By::Address,
             _ => By::Flow,
         };
-        Ok(Box::new(Balance { by, seed: arguments.number("seed") }))
+        let seed = arguments.number("seed");
+        Ok(Box::new(Balance { by, seed, fragments: FragmentFlows::default(), early: 0, passed: 0 }))
     }),
     ..StageClass::BASE
 };
-
-/// The most tunnels that are looked into.
-pub(crate) const TUNNELS_MAX: usize = 4;
 
 #[derive(Clone, Copy)]
 enum By {
     Flow,
     Host,
     Inner,
+    Vlan,
+    Address,
 }
 
 struct Balance {
     by: By,
     seed: u64,
+    fragments: FragmentFlows,
+    /// Fragments apart from their flow.
+    early: u64,
+    /// Packets, for a stage that hands some of them to two outputs.
+    passed: u64,
 }
 
 impl Balance {
-    fn hash(&self, headers: &Headers, data: &[u8]) -> u64 {
-        match self.by {
-            By::Flow => headers.flow_hash(data, self.seed),
-            By::Host => headers.host_hash(data, self.seed),
-            By::Inner => innermost(headers, data, |headers, data| headers.flow_hash(data, self.seed)),
-        }
+    /// The hashes that choose the outputs of a packet: one, except by address.
+    fn hashes(&mut self, headers: &Headers, data: &[u8]) -> [u64; 2] {
+        let Balance { by, seed, ref mut fragments, .. } = *self;
+        let one = match by {
+            By::Flow => fragments.flow_hash(headers, data, seed),
+            By::Host => headers.host_hash(data, seed),
+            By::Inner => {
+                let (headers, data) = headers.innermost(data);
+                fragments.flow_hash(&headers, data, seed)
+            }
+            By::Vlan => headers.vlan_hash(fragments.flow_hash(headers, data, seed)),
+            By::Address => return headers.address_hashes(data, seed),
+        };
+        [one, one]
     }
-}
-
-/// The value of `look` for the innermost packet.
-fn innermost<T>(headers: &Headers, data: &[u8], look: impl FnOnce(&Headers, &[u8]) -> T) -> T {
-    let (mut headers, mut data) = (*headers, data);
-    for _ in 0..TUNNELS_MAX {
-        let Some(inner) = headers.inner(data) else { break };
-        (headers, data) = (inner.headers(data), inner.data(data));
-    }
-    look(&headers, data)
 }
 
 impl Stage for Balance {
@@ -78,19 +86,41 @@ impl Stage for Balance {
         if ports.is_empty() {
             return out.pass(packets);
         }
-        let mut chosen = [0_u8; tapline_packet::BATCH_MAX];
+        let mut chosen = [[0_u8; 2]; tapline_packet::BATCH_MAX];
+        // There are at most 256 outputs.
+        let output = |hash: u64| ((u128::from(hash) * ports.len() as u128) >> 64) as u8;
         for index in packets.selection.iter() {
-            let hash = self.hash(&packets.headers(index), packets.batch.packet(index).data);
-            // There are at most 256 outputs.
-            chosen[index] = ((u128::from(hash) * ports.len() as u128) >> 64) as u8;
+            let hashes = self.hashes(&packets.headers(index), packets.batch.packet(index).data);
+            chosen[index] = hashes.map(output);
         }
+        self.passed += packets.len() as u64;
+        self.early += self.fragments.take_early();
         let mut result = Ok(());
         for (number, port) in ports.into_iter().enumerate() {
             let mut share = packets.clone();
-            share.selection.retain(|index| usize::from(chosen[index]) == number);
+            share.selection.retain(|index| chosen[index].contains(&(number as u8)));
             result = result.and(out.pass_to(port, &mut share));
         }
         result
+    }
+
+    fn counters(&self) -> StageCounters {
+        let matched = matches!(self.by, By::Address).then_some(self.passed);
+        StageCounters { matched, ..StageCounters::default() }
+    }
+
+    fn result(&self) -> Option<Table> {
+        (self.early > 0).then(|| Table::of_numbers(&[("fragments_apart", self.early)]))
+    }
+
+    fn merge(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<Balance>() {
+            self.early += other.early;
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 }
 
@@ -192,5 +222,86 @@ mod tests {
         let mut trial = Trial::graph("b :: balance; file(\"in\") -> b; file(\"in\") -> json").unwrap();
         trial.push_frames(&[vec![1; 60]]);
         trial.assert_balanced();
+    }
+
+    /// Whole packets and fragments of 30 flows, and the outputs of each flow.
+    #[test]
+    fn fragments_go_where_their_flow_goes() {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let mut trial = balanced("", &[0, 1, 2]);
+        let mut flow_of_id = HashMap::new();
+        for flow in 0..30_u16 {
+            let ips = IpPair::between(&a, &b, IpVersion::V4);
+            let udp = Udp { src: 1000 + flow, dst: 53 };
+            let header = Ipv4 { id: 500 + flow, dont_fragment: false, ..Ipv4::new(a.v4, b.v4, 17) };
+            let datagram = udp.datagram(ips, &[7; 2000]);
+            let mut frames = vec![Ethernet::between(&a, &b).ip(&udp.packet(ips, &flow.to_be_bytes()))];
+            frames.extend(
+                fragments_v4(&header, &datagram, 800)
+                    .iter()
+                    .map(|packet| Ethernet::between(&a, &b).ip(packet)),
+            );
+            assert!(frames.len() > 3);
+            flow_of_id.insert(500 + flow, 1000 + flow);
+            trial.push_frames(&frames);
+        }
+        let mut ends: HashMap<u16, HashSet<usize>> = HashMap::new();
+        for end in 0..3 {
+            for packet in trial.arrived_at(end) {
+                let headers = Headers::parse_data(LinkType::ETHERNET, &packet.data);
+                let flow = match headers.fragment() {
+                    Some(fragment) => flow_of_id[&(fragment.id as u16)],
+                    None => headers.five_tuple(&packet.data).expect("UDP").src_port,
+                };
+                ends.entry(flow).or_default().insert(end);
+            }
+        }
+        assert!(ends.len() == 30 && ends.values().all(|ends| ends.len() == 1), "{ends:?}");
+        // A fragment whose first one is not known goes by its addresses, and is counted.
+        let header = Ipv4 { id: 9, dont_fragment: false, ..Ipv4::new(a.v4, b.v4, 17) };
+        let lone = fragments_v4(&header, &[7; 2000], 800).remove(1);
+        trial.push_frames(&[Ethernet::between(&a, &b).ip(&lone)]);
+        assert_eq!(trial.numbers("b", None), [1]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn each_host_has_all_its_packets_in_one_output() {
+        let frames: Vec<Vec<u8>> = Traffic::new(6).take(3000).map(|(_, frame)| frame).collect();
+        let mut trial = balanced("by=address", &[0, 1, 2]);
+        trial.push_frames(&frames);
+        trial.assert_balanced();
+        let mut ends: HashMap<std::net::IpAddr, Vec<HashSet<Vec<u8>>>> = HashMap::new();
+        let hosts = |data: &[u8]| Headers::parse_data(LinkType::ETHERNET, data).addresses(data);
+        for end in 0..3 {
+            for packet in trial.arrived_at(end) {
+                let Some((src, dst)) = hosts(&packet.data) else { continue };
+                for host in [src, dst] {
+                    ends.entry(host).or_insert_with(|| vec![HashSet::new(); 3])[end]
+                        .insert(packet.data.clone());
+                }
+            }
+        }
+        for (host, ends) in ends {
+            let is_of_host =
+                |frame: &&Vec<u8>| hosts(frame).is_some_and(|(src, dst)| src == host || dst == host);
+            let all = frames.iter().filter(is_of_host).collect::<HashSet<_>>().len();
+            assert!(ends.iter().any(|end| end.len() == all), "{host}: {all}");
+        }
+    }
+
+    #[test]
+    fn vlan_tags_tell_flows_apart() {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let packet = Udp { src: 7, dst: 53 }.packet(IpPair::between(&a, &b, IpVersion::V4), &[1]);
+        let plain = Ethernet::between(&a, &b).ip(&packet);
+        let tagged = |id: u16| [&plain[..12], &[0x81, 0], &id.to_be_bytes(), &plain[12..]].concat();
+        let frames: Vec<Vec<u8>> = (1..=60).map(tagged).collect();
+        for (by, used) in [("flow", 1), ("vlan", 3)] {
+            let mut trial = balanced(&format!("by={by}"), &[0, 1, 2]);
+            trial.push_frames(&frames);
+            assert_eq!((0..3).filter(|end| !trial.arrived_at(*end).is_empty()).count(), used, "{by}");
+            trial.assert_balanced();
+        }
     }
 }

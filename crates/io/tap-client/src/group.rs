@@ -4,6 +4,8 @@
 //! tap:office                  every packet that the reader wants
 //! tap:office/ids              its share of them: flows are shared out among the readers of the group `ids`
 //! tap:office/ids?by=host      likewise by pairs of addresses;  ?by=turn: packet by packet, in turn
+//! tap:office/ids?by=vlan      flows, told apart by their VLAN tags too;  ?by=inner: flows inside the innermost tunnel
+//! tap:office/ids?by=address   each packet to the readers of both of its addresses
 //! tap:office/ids?by=first:10  each packet to the reader of the least number whose filter accepts it
 //! ```
 
@@ -18,12 +20,18 @@ pub const GROUP_MEMBERS_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShareBy {
-    /// Addresses, protocol and ports, both directions alike. Fragments of a packet stay together, apart from the whole
-    /// packets of their flow.
+    /// Addresses, protocol and ports, both directions alike. Fragments go with their flow if their first fragment came
+    /// before them.
     #[default]
     Flow,
     /// Addresses: all packets between two hosts stay together, fragments too.
     Host,
+    /// As [`Flow`](Self::Flow), with VLAN tags.
+    Vlan,
+    /// As [`Flow`](Self::Flow), of the innermost packet in tunnels.
+    Inner,
+    /// Each address: a packet goes to the reader of its source and to the reader of its destination.
+    Address,
     /// Packets in turn.
     Turn,
     /// To the reader with the least priority number; among equals to the one that came first.
@@ -31,9 +39,12 @@ pub enum ShareBy {
 }
 
 impl ShareBy {
-    const WORDS: [(&str, ShareBy); 4] = [
+    const WORDS: [(&str, ShareBy); 7] = [
         ("flow", ShareBy::Flow),
         ("host", ShareBy::Host),
+        ("vlan", ShareBy::Vlan),
+        ("inner", ShareBy::Inner),
+        ("address", ShareBy::Address),
         ("turn", ShareBy::Turn),
         ("first", ShareBy::First),
     ];
@@ -79,7 +90,8 @@ impl GroupRequest {
 pub fn parse_name(name: &str) -> Result<(&str, Option<GroupRequest>), String> {
     let Some((capture, group)) = name.split_once('/') else { return Ok((name, None)) };
     let (name, option) = group.split_once('?').unwrap_or((group, "by=flow"));
-    let fault = || format!("`?{option}`: a group shares ?by=flow, ?by=host, ?by=turn or ?by=first:NUMBER");
+    let fault =
+        || format!("`?{option}`: a group shares ?by=flow, host, vlan, inner, address, turn or first:NUMBER");
     let word = option.strip_prefix("by=").ok_or_else(fault)?;
     let (word, priority) = match word.split_once(':') {
         Some(("first", number)) => ("first", number.parse().map_err(|_| fault())?),

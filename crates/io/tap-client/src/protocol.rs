@@ -427,6 +427,8 @@ pub struct CaptureStatus {
     pub is_paused: bool,
     /// The unwanted packets during pauses.
     pub paused: u64,
+    /// Fragments that groups gave out by their addresses, as their first fragment was not known.
+    pub fragments_apart: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
     /// The `rx_dropped` of interfaces: frames for which the host had no use (they were captured all the same), or for

@@ -387,6 +387,7 @@ impl Capture {
                 status.bytes += report.bytes;
                 status.unwanted += report.unwanted;
                 status.paused += report.paused;
+                status.fragments_apart += report.fragments_apart;
                 status.stored += report.stored;
                 status.not_stored += report.not_stored;
                 status.cpu_ns += report.cpu_ns;

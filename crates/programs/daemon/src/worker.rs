@@ -490,6 +490,7 @@ impl Dispatcher {
             unwanted: self.passed.unwanted,
             paused: self.passed.paused,
             is_paused: self.state == PauseState::Paused,
+            fragments_apart: self.readers.groups.fragments_apart,
             stored,
             not_stored,
             cpu_ns: usage::thread_time().as_nanos() as u64,

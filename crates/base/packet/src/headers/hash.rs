@@ -10,6 +10,8 @@
 //! unlike adding them, keeps flows apart that differ by an exchange of addresses or ports. Without the seed, an
 //! attacker cannot choose flows that collide.
 
+use std::net::IpAddr;
+
 use super::read::{array, u32_at};
 use super::{Headers, IpVersion, PackedOffset};
 
@@ -42,6 +44,30 @@ impl Headers {
     pub fn host_hash(&self, data: &[u8], seed: u64) -> u64 {
         let hosts = Headers { fragment: None, protocol: None, l4: PackedOffset::NONE, ..*self };
         hosts.flow_hash(data, seed)
+    }
+
+    /// The hash of a flow together with its VLAN tags.
+    pub fn vlan_hash(&self, flow_hash: u64) -> u64 {
+        self.vlans()
+            .iter()
+            .fold(flow_hash, |hash, tag| fold(hash ^ (u64::from(tag.id()) + 1) ^ KEYS[0], KEYS[2]))
+    }
+
+    /// A hash for each of the two addresses, whichever is the source: all packets of a host have its hash. Without IP
+    /// both are a hash of the EtherType.
+    pub fn address_hashes(&self, data: &[u8], seed: u64) -> [u64; 2] {
+        let of = |address: IpAddr| {
+            let bits = match address {
+                IpAddr::V4(address) => u128::from(address.to_bits()),
+                IpAddr::V6(address) => address.to_bits(),
+            };
+            let half = fold((bits >> 64) as u64 ^ seed ^ KEYS[1], KEYS[0]);
+            fold(half ^ bits as u64 ^ KEYS[2], KEYS[3])
+        };
+        match self.addresses(data) {
+            Some((src, dst)) => [of(src), of(dst)],
+            None => [self.flow_hash(data, seed); 2],
+        }
     }
 
     #[inline]

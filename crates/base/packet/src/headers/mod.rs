@@ -26,6 +26,7 @@
 //! SNAP.
 
 mod flow;
+mod fragments;
 mod hash;
 mod ip;
 mod label;
@@ -39,6 +40,7 @@ mod wlan;
 mod tests;
 
 pub use flow::FiveTuple;
+pub use fragments::FragmentFlows;
 pub use hash::plain_host_hash;
 pub use ip::{Fragment, IpVersion};
 pub use label::Mpls;
@@ -65,6 +67,9 @@ pub struct Headers {
     fragment: Option<Fragment>,
     mpls: Option<Mpls>,
 }
+
+/// The most tunnels that [`Headers::innermost`] looks into.
+const TUNNELS_MAX: usize = 4;
 
 impl Headers {
     /// Finds the headers of a packet of a source's link type. A VLAN tag in its metadata counts as the outermost.
@@ -185,6 +190,16 @@ impl Headers {
     #[inline]
     pub fn protocol(&self) -> Option<u8> {
         self.protocol
+    }
+
+    /// Headers and bytes of the innermost packet, behind at most four tunnels.
+    pub fn innermost<'d>(&self, data: &'d [u8]) -> (Headers, &'d [u8]) {
+        let (mut headers, mut data) = (*self, data);
+        for _ in 0..TUNNELS_MAX {
+            let Some(inner) = headers.inner(data) else { break };
+            (headers, data) = (inner.headers(data), inner.data(data));
+        }
+        (headers, data)
     }
 
     /// The position of this fragment in its packet; `None` if the packet is whole. An IPv6 fragment header that cuts

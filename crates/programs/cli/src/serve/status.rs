@@ -27,6 +27,10 @@ pub(super) fn text(status: &Status) -> String {
         }
         capture.readers.iter().for_each(|reader| text += &reader_text(reader));
         text += &groups_text(&capture.readers);
+        if capture.fragments_apart > 0 {
+            let count = grouped(capture.fragments_apart);
+            text += &format!("  {count} fragments without their first went to readers by their addresses\n");
+        }
     }
     text
 }

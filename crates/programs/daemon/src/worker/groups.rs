@@ -11,7 +11,7 @@
 //! between these; of one that leaves only its own flows move. Every worker of a capture chooses alike. The choice is
 //! paid from the purse of the group's user, as filters are.
 
-use tapline_packet::headers::Headers;
+use tapline_packet::headers::{FragmentFlows, Headers};
 use tapline_packet::{BATCH_MAX, Batch, LinkType};
 use tapline_tap_client::{GROUP_MEMBERS_MAX, GroupRequest, ShareBy};
 
@@ -26,6 +26,8 @@ pub(super) struct Groups {
     list: Vec<Group>,
     /// For each packet of a batch the reader that comes first, of those that want it.
     first: Vec<(u64, usize)>,
+    /// Fragments that went by their addresses, as their first fragment was not known.
+    pub(super) fragments_apart: u64,
 }
 
 /// A group: readers of one user in one buffer.
@@ -37,7 +39,8 @@ struct Group {
     members: Vec<Member>,
     /// Packets shared out in turn.
     turn: u64,
-    /// For each packet of a batch the members that want it, as bits; then the one that gets it.
+    fragments: FragmentFlows,
+    /// For each packet of a batch the members that want it, as bits; then those that get it.
     wanting: Box<[u64; BATCH_MAX]>,
 }
 
@@ -103,13 +106,15 @@ impl Groups {
         purses: &mut Purses,
     ) {
         for group in self.list.iter_mut().filter(|group| group.members.len() > 1) {
-            let Some(payer) = group.payer else {
-                group.share(batch, link_type, readers);
-                continue;
-            };
-            let ((), cost) = spent(|| group.share(batch, link_type, readers));
-            // A debt shows when the user's filters are asked the next time.
-            purses.spend(payer, cost);
+            match group.payer {
+                None => group.share(batch, link_type, readers),
+                Some(payer) => {
+                    let ((), cost) = spent(|| group.share(batch, link_type, readers));
+                    // A debt shows when the user's filters are asked the next time.
+                    purses.spend(payer, cost);
+                }
+            }
+            self.fragments_apart += group.fragments.take_early();
         }
     }
 
@@ -132,7 +137,15 @@ impl Groups {
 
 impl Group {
     fn new(request: GroupRequest, payer: Option<Payer>, view: usize) -> Group {
-        Group { payer, view, request, members: Vec::new(), turn: 0, wanting: Box::new([0; BATCH_MAX]) }
+        Group {
+            payer,
+            view,
+            request,
+            members: Vec::new(),
+            turn: 0,
+            fragments: FragmentFlows::default(),
+            wanting: Box::new([0; BATCH_MAX]),
+        }
     }
 
     fn is_for(&self, request: &GroupRequest, uid: Option<u32>, view: usize) -> bool {
@@ -147,7 +160,7 @@ impl Group {
         for index in 0..batch.len() {
             let wanting = self.wanting[index];
             if wanting & wanting.wrapping_sub(1) != 0 {
-                self.wanting[index] = 1 << self.choose(wanting, batch, index, link_type);
+                self.wanting[index] = self.choose(wanting, batch, index, link_type);
             }
         }
         for (bit, member) in self.members.iter().enumerate() {
@@ -155,24 +168,44 @@ impl Group {
         }
     }
 
-    /// The member, among those that want a packet, that gets it.
-    fn choose(&mut self, wanting: u64, batch: &Batch<'_>, index: usize, link_type: LinkType) -> usize {
+    /// The members, among those that want a packet, that get it: one, except by address.
+    fn choose(&mut self, wanting: u64, batch: &Batch<'_>, index: usize, link_type: LinkType) -> u64 {
         let packet = batch.packet(index);
+        let headers = || Headers::parse(link_type, packet);
         let wanting_members = (0..self.members.len()).filter(|bit| wanting >> bit & 1 == 1);
         let hash = match self.request.by {
-            ShareBy::Flow => Headers::parse(link_type, packet).flow_hash(packet.data, 0),
-            ShareBy::Host => Headers::parse(link_type, packet).host_hash(packet.data, 0),
+            ShareBy::Flow => self.fragments.flow_hash(&headers(), packet.data, 0),
+            ShareBy::Host => headers().host_hash(packet.data, 0),
+            ShareBy::Vlan => {
+                let headers = headers();
+                headers.vlan_hash(self.fragments.flow_hash(&headers, packet.data, 0))
+            }
+            ShareBy::Inner => {
+                let (headers, data) = headers().innermost(packet.data);
+                self.fragments.flow_hash(&headers, data, 0)
+            }
+            ShareBy::Address => {
+                let [src, dst] = headers().address_hashes(packet.data, 0);
+                return 1 << self.heaviest(wanting, src) | 1 << self.heaviest(wanting, dst);
+            }
             ShareBy::Turn => {
                 self.turn += 1;
                 let place = self.turn % u64::from(wanting.count_ones());
-                return wanting_members.clone().nth(place as usize).unwrap_or(0);
+                return 1 << wanting_members.clone().nth(place as usize).unwrap_or(0);
             }
             // Members stand in the order in which they came, and the first of equals is taken.
             ShareBy::First => {
-                return wanting_members.clone().min_by_key(|bit| self.members[*bit].priority).unwrap_or(0);
+                let first = wanting_members.clone().min_by_key(|bit| self.members[*bit].priority);
+                return 1 << first.unwrap_or(0);
             }
         };
-        wanting_members.max_by_key(|bit| mixed(hash ^ self.members[*bit].seed)).unwrap_or(0)
+        1 << self.heaviest(wanting, hash)
+    }
+
+    /// The member with the greatest weight for a hash, among those that want a packet.
+    fn heaviest(&self, wanting: u64, hash: u64) -> usize {
+        let members = (0..self.members.len()).filter(|bit| wanting >> bit & 1 == 1);
+        members.max_by_key(|bit| mixed(hash ^ self.members[*bit].seed)).unwrap_or(0)
     }
 }
 

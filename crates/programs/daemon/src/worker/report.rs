@@ -17,6 +17,8 @@ pub(crate) struct Report {
     /// Packets of `unwanted` that came while the capture was paused.
     pub(crate) paused: u64,
     pub(crate) is_paused: bool,
+    /// Fragments that groups gave out by their addresses, as their first fragment was not known.
+    pub(crate) fragments_apart: u64,
     pub(crate) stored: u64,
     pub(crate) not_stored: u64,
     pub(crate) cpu_ns: u64,

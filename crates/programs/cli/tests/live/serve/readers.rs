@@ -427,7 +427,7 @@ fn readers_of_a_group_share_the_packets() {
         &["-i", "tap:office/ids?by=host"],
         "the group ids shares by flow: write ?by=flow behind its name",
     );
-    refused(&["-i", "tap:office/ids?by=port"], "?by=flow, ?by=host, ?by=turn or ?by=first:NUMBER");
+    refused(&["-i", "tap:office/ids?by=port"], "?by=flow, host, vlan, inner, address, turn or first:NUMBER");
     refused(&["-i", "tap:office/ids", "--since", "all"], "a group shares packets that come");
     daemon.end();
 }

@@ -106,7 +106,7 @@ fn each_flow_has_one_reader_for_its_packets() {
 #[test]
 fn joining_and_leaving_move_no_flow_between_others() {
     let pool = pool();
-    for by in [ShareBy::Flow, ShareBy::Host] {
+    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Vlan, ShareBy::Inner] {
         let (mut three, _parts) = group_of(&[11, 22, 33], by);
         let (mut four, _parts) = group_of(&[11, 22, 33, 44], by);
         let before = owners(&mut three, &pool, &|_, _| true);
@@ -125,7 +125,7 @@ fn joining_and_leaving_move_no_flow_between_others() {
 #[test]
 fn a_packet_goes_to_a_reader_that_wants_it() {
     let pool = pool();
-    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Turn, ShareBy::First] {
+    for by in [ShareBy::Flow, ShareBy::Host, ShareBy::Vlan, ShareBy::Inner, ShareBy::Turn, ShareBy::First] {
         let (mut readers, _parts) = group_of(&[11, 22, 33], by);
         let wants = |reader: u64, packet: usize| match packet % 4 {
             0 => reader == 22,
@@ -214,5 +214,57 @@ fn the_first_reader_alone_gets_a_packet() {
         let others: Vec<usize> = (0..batch.len()).filter(|index| !index.is_multiple_of(3)).collect();
         assert_eq!((got(1), got(0)), (thirds, others), "the least number, then the one that came first");
         assert_eq!((got(2).len(), got(3).len()), (0, batch.len()), "a recording gets its packets besides");
+    }
+}
+
+/// A whole packet and a packet in three fragments of each of 30 flows go to one reader.
+#[test]
+fn fragments_have_the_reader_of_their_flow() {
+    use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, fragments_v4};
+    let (a, b) = (Host::number(1), Host::number(2));
+    let ips = IpPair::between(&a, &b, IpVersion::V4);
+    let frames: Vec<Vec<u8>> = (0..30_u16)
+        .flat_map(|flow| {
+            let udp = Udp { src: 1000 + flow, dst: 53 };
+            let header = Ipv4 { id: 7 + flow, dont_fragment: false, ..Ipv4::new(a.v4, b.v4, 17) };
+            let parts = fragments_v4(&header, &udp.datagram(ips, &[7; 2000]), 800);
+            assert_eq!(parts.len(), 3);
+            [vec![udp.packet(ips, &[1])], parts].concat()
+        })
+        .map(|packet| Ethernet::between(&a, &b).ip(&packet))
+        .collect();
+    let pool = FrameBatches::new(&frames);
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::Flow);
+    let owners = owners(&mut readers, &pool, &|_, _| true);
+    assert!(owners.chunks(4).all(|flow| flow.iter().all(|owner| *owner == flow[0])), "{owners:?}");
+    assert_eq!(owners.iter().collect::<HashSet<_>>().len(), 3);
+    assert_eq!(readers.groups.fragments_apart, 0);
+}
+
+#[test]
+fn a_reader_of_an_address_has_all_its_packets() {
+    let pool = pool();
+    let (mut readers, _parts) = group_of(&[11, 22, 33], ShareBy::Address);
+    let mut by_host: HashMap<std::net::IpAddr, Vec<HashSet<u64>>> = HashMap::new();
+    for batch in pool.batches() {
+        for reader in &mut readers.list {
+            reader.wanted = Selection::none();
+            (0..batch.len()).for_each(|index| reader.wanted.push(index));
+        }
+        let Readers { groups, list, .. } = &mut readers;
+        groups.share(&batch, LinkType::ETHERNET, list, &mut purses());
+        for index in 0..batch.len() {
+            let has = |reader: &&Reader| reader.wanted.iter().any(|wanted| wanted == index);
+            let having: HashSet<u64> = list.iter().filter(has).map(|reader| reader.number).collect();
+            assert!((1..=2).contains(&having.len()), "{having:?}");
+            let packet = batch.packet(index);
+            if let Some((src, dst)) = Headers::parse(LinkType::ETHERNET, packet).addresses(packet.data) {
+                [src, dst].into_iter().for_each(|host| by_host.entry(host).or_default().push(having.clone()));
+            }
+        }
+    }
+    for (host, packets) in by_host {
+        let all = packets.iter().skip(1).fold(packets[0].clone(), |all, having| &all & having);
+        assert!(!all.is_empty(), "{host}: no reader has all of {packets:?}");
     }
 }
