@@ -114,20 +114,26 @@ impl<'a> Opener<'a> {
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, queues: u64) -> Result<OpenInterface, Error> {
         let name = link.name.clone();
         let interface = self.describe(link);
-        let filter = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
-        self.open_filtered(link, id, interface, filter.as_ref(), queues)
-            .map_err(|error| Error::source(&name, error))
+        let compiled = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface));
+        // Such a filter runs behind the source, which takes all packets; one that is wrong is refused there.
+        let filter = match compiled {
+            Err(Error::Filter(reason)) => Err(reason.lines().next().unwrap_or_default().to_owned()),
+            other => Ok(other?),
+        };
+        self.open_filtered(link, id, interface, filter, queues).map_err(|error| Error::source(&name, error))
     }
 
-    /// Opens an interface whose filter is compiled.
+    /// Opens an interface whose filter is compiled, or cannot be for packets in front of the stack.
     fn open_filtered(
         &mut self,
         link: &Link,
         id: InterfaceId,
         interface: Interface,
-        filter: Option<&CompiledFilter>,
+        filter: Result<Option<CompiledFilter>, String>,
         queues: u64,
     ) -> Result<OpenInterface, AfXdpError> {
+        let filter_or_refusal = filter.as_ref().map(Option::as_ref);
+        let filter = filter_or_refusal.unwrap_or_default();
         self.refuse_occupied(link)?;
         let size = size::of(link.mtu, queues, self.settings.ring_len, self.memory);
         let own = self.queues(link).min(QUEUES_MAX);
@@ -151,7 +157,7 @@ impl<'a> Opener<'a> {
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (mut queues, bound) = self.bind_all(link, served, size, common, &loaded)?;
         let mut told = LinkWarnings::about(&link.name);
-        if let Some(refusal) = &loaded.refusal {
+        if let Some(refusal) = filter_or_refusal.err().or(loaded.refusal.as_ref()) {
             told.filter_refused(refusal);
         }
         let member = self.join(link, &mut told);

@@ -245,6 +245,17 @@ fn refused_packets_stay_with_the_host() {
     wait_for("the host's packets", || taken.recv_from(&mut buffer).is_ok());
 }
 
+/// Only the stack knows the direction of a packet.
+#[test]
+fn a_filter_about_metadata_runs_in_user_space() {
+    let Some(namespace) = namespace("a_filter_about_metadata_runs_in_user_space") else { return };
+    let frames: Vec<Vec<u8>> = (0..400).map(|n| udp(if n % 4 == 0 { 53 } else { 80 }, n)).collect();
+    let done = filtered(&namespace, "inbound and udp port 53", &frames);
+    assert!(done.stderr.contains("the filter cannot run in front"), "{}", done.stderr);
+    let account = done.account();
+    assert_eq!((account.count("filtered"), account.count("accepted")), (300, 100));
+}
+
 #[test]
 fn a_filter_too_large_for_xdp_runs_in_user_space() {
     const TEST: &str = "a_filter_too_large_for_xdp_runs_in_user_space";
