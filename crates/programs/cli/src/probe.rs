@@ -148,7 +148,7 @@ pub(crate) struct ProbeArgs {
     min_packets: u64,
     /// Leave out flows with fewer bytes, of both directions, by protocol: TCP[:UDP[:OTHERS]], as 500:100. Their packets
     /// are counted in the account.
-    #[arg(long, value_name = "BYTES", default_value = "0", help_heading = "Flows")]
+    #[arg(long, value_name = "LIMITS", default_value = "0", help_heading = "Flows")]
     min_bytes: String,
     /// Flows to export: any, those with packets of both directions, or those of one direction alone (scans, lost
     /// answers). Packets of others are counted in the account.
