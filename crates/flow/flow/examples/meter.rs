@@ -5,9 +5,9 @@ use std::error::Error;
 use std::path::Path;
 
 use tapline_file::FileSource;
-use tapline_flow::export::{ExportOptions, RowFormat, RowWriter};
+use tapline_flow::export::{ExportOptions, FlowSink as _, RowFormat, RowWriter};
 use tapline_flow::{DetailFields, Meter, MeterSettings};
-use tapline_packet::Selection;
+use tapline_packet::{Selection, Timestamp};
 use tapline_sys::usage::CpuTime;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,19 +36,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         meter.push(&batch, &mut selection, file.interfaces(), &mut ended);
         while !meter.expire(&mut ended) {}
         flows += ended.len();
-        lines.iter_mut().try_for_each(|lines| lines.export(&ended))?;
+        lines.iter_mut().try_for_each(|lines| lines.export(&ended, Timestamp::EPOCH))?;
         ended.clear();
     }
     loop {
         let is_done = meter.finish(&mut ended);
         flows += ended.len();
-        lines.iter_mut().try_for_each(|lines| lines.export(&ended))?;
+        lines.iter_mut().try_for_each(|lines| lines.export(&ended, Timestamp::EPOCH))?;
         ended.clear();
         if is_done {
             break;
         }
     }
-    lines.iter_mut().try_for_each(RowWriter::flush)?;
+    lines.iter_mut().try_for_each(|lines| lines.flush(Timestamp::EPOCH))?;
     let metered = CpuTime::of_process().since(before).total();
     let statistics = meter.statistics();
     let packets = statistics.read().packets;
