@@ -170,8 +170,7 @@ enum Command {
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
     Profile(Box<profile::ProfileArgs>),
-    /// Send the packets of capture files on an interface: with the original gaps, with scaled gaps or at a rate, once
-    /// or in a loop.
+    /// Send the packets of capture files on an interface: with original or scaled gaps or at a rate, once or in a loop.
     #[command(after_help = replay::EXAMPLES)]
     Replay(Box<replay::ReplayArgs>),
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
