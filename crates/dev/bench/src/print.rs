@@ -18,7 +18,7 @@ pub(crate) struct PrintArgs {
 
 impl Default for PrintArgs {
     fn default() -> PrintArgs {
-        PrintArgs { size: 200 << 20 }
+        PrintArgs { size: 200_000_000 }
     }
 }
 

@@ -15,7 +15,7 @@ use tapline_packet::{Batch, Interface};
 use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
 
 /// Maximum number of reported faults of messages; the others are counted.
-const FAULTS_TOLD_MAX: u64 = 16;
+const FAULTS_SHOWN_MAX: u64 = 16;
 /// The longest wait for the first packets when the source is opened, so that their interface is known.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of interfaces of a chunk: their names stay in memory.
@@ -81,7 +81,7 @@ struct Counters {
 impl Counters {
     fn tell(&mut self, fault: impl FnOnce() -> String) {
         self.told += 1;
-        if self.told <= FAULTS_TOLD_MAX {
+        if self.told <= FAULTS_SHOWN_MAX {
             self.faults.push(fault());
         }
     }

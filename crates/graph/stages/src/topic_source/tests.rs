@@ -185,7 +185,7 @@ fn hostile_messages_are_told_and_never_a_panic() {
     }
     let many = (0..1000).map(|_| (Err("it has no headers"), Vec::new())).collect();
     let (_, events, _) = read(many);
-    assert_eq!(events.len() as u64, FAULTS_TOLD_MAX + 1);
+    assert_eq!(events.len() as u64, FAULTS_SHOWN_MAX + 1);
 }
 
 #[test]

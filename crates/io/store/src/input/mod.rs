@@ -68,7 +68,7 @@ pub struct StoreReading {
 /// are faster with several requests at once.
 const THREADS_PER_PROCESSOR: usize = 2;
 /// Maximum number of chunk faults kept for the next report; further ones are only counted.
-const FAULTS_TOLD_MAX: usize = 16;
+const FAULTS_SHOWN_MAX: usize = 16;
 /// Poll interval while [`StoreInput::new`] waits for the first packets.
 const FIRST_PACKETS_WAIT: Duration = Duration::from_secs(1);
 
@@ -162,7 +162,7 @@ impl StoreInput {
         }
         self.faulty += found.faults.len() as u64;
         for reason in found.faults.drain(..) {
-            if self.faults.len() < FAULTS_TOLD_MAX {
+            if self.faults.len() < FAULTS_SHOWN_MAX {
                 self.faults.push(format!("a chunk contradicts itself: {reason}; the rest of it is left out"));
             }
         }
