@@ -129,6 +129,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
             thresholds: Recent::new(room),
             tallies: vec![Tally::default(); detector.signatures().len()],
             alerts,
+            failed: None,
             is_inline: false,
         },
         events: if refusals.is_empty() {
@@ -195,6 +196,8 @@ struct Reports {
     /// By the signature's place in the detector.
     tallies: Vec<Tally>,
     alerts: Option<AlertFile>,
+    /// The error of the first alert that could not be written. The batch is decided all the same, then the graph ends.
+    failed: Option<Error>,
     /// Whether packets of the action drop are kept from being forwarded.
     is_inline: bool,
 }
@@ -227,7 +230,7 @@ impl Signatures {
     }
 
     /// Evaluates the packets of one set of headers.
-    fn inspect(&mut self, set: usize, packets: &Packets<'_>, verdicts: &mut Verdicts) -> Result<(), Error> {
+    fn inspect(&mut self, set: usize, packets: &Packets<'_>, verdicts: &mut Verdicts) {
         let mut selection = packets.selection.clone();
         selection.retain(|index| self.set_of.get(interface_of(packets, index)) == Some(&set));
         let headers = |index: usize| packets.headers(index);
@@ -235,19 +238,13 @@ impl Signatures {
             payload(&headers(index), packets.batch.packet(index).data)
         });
         for index in selection.iter() {
-            let fate = self.inspect_packet(index, &headers(index), packets)?;
+            let fate = self.inspect_packet(index, &headers(index), packets);
             (verdicts.reported[index], verdicts.dropped[index]) = (fate.is_reported, fate.is_dropped);
         }
-        Ok(())
     }
 
     /// Evaluates a packet.
-    fn inspect_packet(
-        &mut self,
-        index: usize,
-        headers: &Headers,
-        packets: &Packets<'_>,
-    ) -> Result<Fate, Error> {
+    fn inspect_packet(&mut self, index: usize, headers: &Headers, packets: &Packets<'_>) -> Fate {
         let packet = packets.batch.packet(index);
         let piece = self.streams.as_mut().and_then(|streams| streams.take(headers, packet));
         let is_suspect = self.detector.is_suspect(index);
@@ -258,16 +255,12 @@ impl Signatures {
         let mut flow = flow.map(|tuple| observe(flows, tuple, headers, packet));
         let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
         let interface = interface.map_or("", |interface| interface.name.as_str());
-        let (mut fate, mut result) = (Fate::default(), Ok(()));
+        let mut fate = Fate::default();
         let mut report = |finding: Finding<'_>| {
             let alert = Alert { signature: finding.signature, headers, packet, tuple, interface };
-            match reports.take(finding.index, &alert) {
-                Ok(found) => {
-                    fate.is_reported |= found.is_reported;
-                    fate.is_dropped |= found.is_dropped;
-                }
-                Err(error) => result = std::mem::replace(&mut result, Ok(())).and(Err(error)),
-            }
+            let found = reports.take(finding.index, &alert);
+            fate.is_reported |= found.is_reported;
+            fate.is_dropped |= found.is_dropped;
         };
         if is_suspect {
             let flow = flow.as_mut().map(|(flow, direction)| (&mut **flow, *direction));
@@ -280,14 +273,14 @@ impl Signatures {
         if let (Some(streams), Some(piece)) = (&mut self.streams, piece) {
             streams.put_back(piece);
         }
-        result.map(|()| fate)
+        fate
     }
 }
 
 impl Reports {
     /// Counts a finding, and writes its alert. `threshold` limits only reports: packets of the findings that it suppresses
     /// are dropped all the same.
-    fn take(&mut self, index: usize, alert: &Alert<'_>) -> Result<Fate, Error> {
+    fn take(&mut self, index: usize, alert: &Alert<'_>) -> Fate {
         let Alert { signature, headers, packet, .. } = *alert;
         self.tallies[index].fitted += 1;
         let mut is_within = |at: usize, limit: Option<&Threshold>| {
@@ -296,17 +289,19 @@ impl Reports {
             })
         };
         if !is_within(0, signature.detection_filter.as_ref()) {
-            return Ok(Fate::default());
+            return Fate::default();
         }
         let is_dropped = signature.action == Action::Drop;
         if signature.is_silent || !is_within(1, signature.threshold.as_ref()) {
-            return Ok(Fate { is_reported: false, is_dropped });
+            return Fate { is_reported: false, is_dropped };
         }
         self.tallies[index].reported += 1;
-        if let Some(file) = self.alerts.as_mut().filter(|_| signature.action != Action::Log) {
-            file.write(alert, is_dropped && self.is_inline)?;
+        if let Some(file) = self.alerts.as_mut().filter(|_| signature.action != Action::Log)
+            && let Err(error) = file.write(alert, is_dropped && self.is_inline)
+        {
+            self.failed.get_or_insert(error);
         }
-        Ok(Fate { is_reported: true, is_dropped })
+        Fate { is_reported: true, is_dropped }
     }
 }
 
@@ -377,12 +372,12 @@ impl Stage for Signatures {
         let is_inline = out.connected().any(|output| output == FORWARDED);
         self.reports.is_inline = is_inline;
         let mut verdicts = Verdicts { reported: [false; BATCH_MAX], dropped: [false; BATCH_MAX] };
-        let mut result = Ok(());
         // Sets have numbers from 0 on, one for each link type.
         let sets = self.set_of.iter().max().map_or(0, |last| last + 1);
         for set in 0..sets {
-            result = result.and(self.inspect(set, packets, &mut verdicts));
+            self.inspect(set, packets, &mut verdicts);
         }
+        let mut result = Ok(());
         let Verdicts { reported, dropped } = verdicts;
         if is_inline {
             let counts = self.forwarding.get_or_insert_default();
@@ -391,10 +386,11 @@ impl Stage for Signatures {
             counts.dropped += (packets.len() - forwarded.len()) as u64;
             counts.passed +=
                 packets.selection.iter().filter(|&at| reported[at] || !dropped[at]).count() as u64;
-            result = result.and(out.pass_to(FORWARDED, &mut forwarded));
+            result = out.pass_to(FORWARDED, &mut forwarded);
         }
         packets.selection.retain(|index| reported[index]);
-        result.and(out.pass(packets))
+        let written = self.reports.failed.take().map_or(Ok(()), Err);
+        result.and(out.pass(packets)).and(written)
     }
 
     fn counters(&self) -> StageCounters {

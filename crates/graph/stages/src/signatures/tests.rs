@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use tapline_graph::Cell;
+use tapline_packet::Batch;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
 
 use crate::trial::Trial;
@@ -96,6 +97,21 @@ fn dropped_packets_are_not_forwarded() {
     looking.finish();
     assert_eq!(looking.data(), at(&[1, 2, 6]));
     assert!(lines(&alerts).iter().all(|line| line["alert"]["action"] == "allowed"));
+}
+
+#[test]
+fn packets_are_dropped_if_no_alert_can_be_written() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let path = folder.path().join("x.rules");
+    std::fs::write(&path, "drop tcp any any -> any any (content:\"bad\"; sid:1;)").expect("there is room");
+    let stage = format!("s :: signatures({path:?}, alerts=\"/dev/full\")");
+    let mut trial =
+        Trial::graph(&format!("{stage}; file(\"in\") -> s; s[0] -> json; s[1] -> json")).expect("a graph");
+    let frame = tcp(40_000, 80, 0x18, b"bad");
+    let (data, records) = crate::trial::lent(&vec![(frame.clone(), crate::trial::whole(&frame)); 200]);
+    let error = trial.try_push(Batch::new(&data, &records)).expect_err("there is no room for the alerts");
+    assert!(error.to_string().contains("/dev/full"), "{error}");
+    assert_eq!((trial.arrived_at(0).len(), trial.arrived_at(1).len()), (200, 0));
 }
 
 #[test]

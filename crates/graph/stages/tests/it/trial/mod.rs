@@ -117,13 +117,19 @@ impl Trial {
 
     /// Pushes a batch, a nanosecond later than the previous one.
     pub(crate) fn push(&mut self, batch: Batch<'_>) {
+        self.try_push(batch).expect("nothing fails");
+    }
+
+    /// As [`push`](Self::push), where a stage may fail.
+    pub(crate) fn try_push(&mut self, batch: Batch<'_>) -> Result<(), Error> {
         self.now.wall = self.now.wall.plus_nanos(1);
         self.now.steady_ns = self.now.steady_ns.saturating_add(1);
         self.delivered += batch.len() as u64;
         let mut packets = Packets::all(batch, &self.interfaces, self.now);
-        if !packets.is_empty() {
-            self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
+        if packets.is_empty() {
+            return Ok(());
         }
+        self.graph.push(self.source, &mut packets, 0)
     }
 
     /// Pushes packets with their metadata, in batches of at most `batch_len`.
