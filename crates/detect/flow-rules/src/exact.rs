@@ -412,7 +412,7 @@ impl ExactTable {
             last.store(ExactTable::PURGED, Ordering::Relaxed);
             return false;
         }
-        if time_s > last_s {
+        if time_s != last_s {
             last.store(time_s, Ordering::Relaxed);
         }
         true

@@ -197,4 +197,18 @@ mod tests {
         learned.learn(&rules, tuple(1), Teacher::List(0), 122);
         assert_eq!(asked(&learned, &rules, &tuple(1), 122), Some(0));
     }
+
+    #[test]
+    fn room_is_made_after_a_stamp_of_the_future() {
+        let rules = rules("learn 2\nidle 10s\nrule a: tcp => drop, learn");
+        let mut learned = Learned::of(&rules);
+        for (host, stamp_s) in [(1, 100), (2, 100), (3, 100 + 4000 * 86_400), (4, 101)] {
+            learned.learn(&rules, tuple(host), Teacher::List(0), rules.see(Some(stamp_s)));
+        }
+        assert_eq!(rules.report().learned.refused, 2);
+        rules.see(Some(106));
+        learned.learn(&rules, tuple(5), Teacher::List(0), rules.see(Some(112)));
+        let flows = rules.report().learned;
+        assert_eq!((flows.flows, flows.forgotten, flows.refused), (1, 2, 2));
+    }
 }

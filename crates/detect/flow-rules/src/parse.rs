@@ -69,6 +69,13 @@ impl RuleFile {
         if actions.idle_s > 0 { actions.idle_s } else { self.idle_s }
     }
 
+    /// The shortest idle time of a rule in seconds; `None` if no rule ends.
+    pub(crate) fn shortest_idle(&self) -> Option<u32> {
+        let list = self.list.iter().map(|rule| &rule.actions).chain([&self.default]);
+        let all = self.actions.iter().chain(list.filter(|actions| actions.learns));
+        all.map(|actions| self.idle_of(actions)).filter(|idle_s| *idle_s > 0).min()
+    }
+
     /// Whether a rule teaches flows.
     pub fn learns(&self) -> bool {
         self.default.learns || self.list.iter().any(|rule| rule.actions.learns)

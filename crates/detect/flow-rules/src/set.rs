@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::action::{Actions, Outputs};
+use crate::exact::ExactTable;
 use crate::parse::RuleFile;
 
 /// Packets and bytes on the wire.
@@ -103,7 +104,7 @@ pub struct Report {
     pub purged: u64,
     /// Flows that were learned.
     pub learned: LearnedTotals,
-    /// The second of the newest packet, since 1970; 0 before the first.
+    /// The second that [`RuleSet::see`] has come to; 0 before the first packet with a time.
     pub now_s: u32,
 }
 
@@ -131,13 +132,44 @@ pub struct RuleSet {
     unsampled: Counter,
     default: Counter,
     learned: LearnedCounters,
-    /// The seconds of the first batch and of the newest packet, since 1970; 0 before the first.
+    /// The second of the first packet with a time, since 1970; 0 before it.
     began_s: AtomicU32,
-    newest_s: AtomicU32,
+    clock: AtomicU64,
+    /// The most seconds that the clock steps at once: the shortest idle time.
+    step_max_s: u32,
     /// The rules before these. Workers may still count there.
     previous: Mutex<Option<Arc<RuleSet>>>,
     /// Counts of the rules before these, once no worker counts there any more.
     carried: OnceLock<Carried>,
+}
+
+/// The clock of idle times, in seconds since 1970; both are 0 before the first packet with a time.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// The last time stamp.
+    stamp_s: u32,
+    now_s: u32,
+}
+
+impl Clock {
+    #[inline]
+    fn of(bits: u64) -> Clock {
+        Clock { stamp_s: (bits >> 32) as u32, now_s: bits as u32 }
+    }
+
+    fn bits(self) -> u64 {
+        u64::from(self.stamp_s) << 32 | u64::from(self.now_s)
+    }
+
+    fn step(self, stamp_s: u32, max_s: u32) -> Clock {
+        let step_s = stamp_s.abs_diff(self.stamp_s).min(max_s);
+        let now_s = match self.now_s {
+            0 => stamp_s,
+            now_s if stamp_s > self.stamp_s => now_s.saturating_add(step_s).min(ExactTable::PURGED - 1),
+            now_s => now_s.saturating_sub(step_s).max(1),
+        };
+        Clock { stamp_s, now_s }
+    }
 }
 
 /// Counters of flows that were learned.
@@ -167,6 +199,7 @@ impl RuleSet {
     pub fn new(file: RuleFile, is_shared: bool) -> RuleSet {
         let list = file.list.iter().map(|_| Counter::default()).collect();
         RuleSet {
+            step_max_s: file.shortest_idle().unwrap_or(u32::MAX),
             file,
             is_shared,
             refused: Counter::default(),
@@ -176,7 +209,7 @@ impl RuleSet {
             default: Counter::default(),
             learned: LearnedCounters::default(),
             began_s: AtomicU32::new(0),
-            newest_s: AtomicU32::new(0),
+            clock: AtomicU64::new(0),
             previous: Mutex::new(None),
             carried: OnceLock::new(),
         }
@@ -184,23 +217,35 @@ impl RuleSet {
 
     /// As [`new`](Self::new), after other rules: the counts of a rule that stays go on.
     pub fn after(file: RuleFile, is_shared: bool, previous: Arc<RuleSet>) -> RuleSet {
-        let now_s = previous.newest_s.load(Ordering::Relaxed);
+        let clock = Clock::of(previous.clock.load(Ordering::Relaxed));
         RuleSet {
-            began_s: AtomicU32::new(now_s),
-            newest_s: AtomicU32::new(now_s),
+            began_s: AtomicU32::new(clock.now_s),
+            clock: AtomicU64::new(clock.bits()),
             previous: Mutex::new(Some(previous)),
             ..RuleSet::new(file, is_shared)
         }
     }
 
-    /// Notes the second of the newest packet of a batch.
-    pub fn see(&self, time_s: u32) {
-        if self.began_s.load(Ordering::Relaxed) == 0 {
-            self.began_s.store(time_s, Ordering::Relaxed);
+    /// The second of a packet as idle times count it, from the second of its time stamp. Where stamps leap, forth or
+    /// back, it steps by the shortest idle time at most: no rule in use ends by a stamp that is wrong or a clock that was
+    /// set. A packet without a time is of the second of the packet before; 0 if there was none.
+    #[inline]
+    pub fn see(&self, stamp_s: Option<u32>) -> u32 {
+        let clock = Clock::of(self.clock.load(Ordering::Relaxed));
+        match stamp_s {
+            Some(stamp_s) if stamp_s != clock.stamp_s => self.step(clock, stamp_s),
+            _ => clock.now_s,
         }
-        if time_s > self.newest_s.load(Ordering::Relaxed) {
-            self.newest_s.store(time_s, Ordering::Relaxed);
+    }
+
+    fn step(&self, clock: Clock, stamp_s: u32) -> u32 {
+        let next = clock.step(stamp_s, self.step_max_s);
+        if clock.now_s == 0 {
+            self.began_s.store(next.now_s, Ordering::Relaxed);
         }
+        // Workers that step at the same time may count one step twice, or once for both.
+        self.clock.store(next.bits(), Ordering::Relaxed);
+        next.now_s
     }
 
     /// The rules.
@@ -214,7 +259,7 @@ impl RuleSet {
         self.refused.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A packet of an exact rule, in a second; a rule that was idle for too long decides nothing.
+    /// A packet of an exact rule, in a second of [`see`](Self::see); a rule that was idle for too long decides nothing.
     #[inline]
     pub fn obey_exact(&self, rule: u32, bytes: u64, time_s: u32, decision: &mut Decision) {
         let actions = &self.file.actions[usize::from(self.file.exact.actions(rule))];
@@ -286,7 +331,7 @@ impl RuleSet {
             let exact = self.file.exact.numbers();
             let exact = exact.map(|rule| (rule, self.exact_counts(rule, carried)));
             let exact = exact.filter(|(_, counts)| counts.packets > 0).collect();
-            let now_s = self.newest_s.load(Ordering::Relaxed);
+            let now_s = Clock::of(self.clock.load(Ordering::Relaxed)).now_s;
             let (purged, learned) = (self.purged(now_s), self.learned());
             Report { totals: self.totals(carried), exact, purged, learned, now_s }
         })
@@ -435,6 +480,57 @@ mod tests {
         third.settle();
         assert_eq!(third.report().totals.removed, Counts { packets: 6, bytes: 54 });
         assert_eq!(third.report().exact.len(), 1);
+    }
+
+    /// Whether the rule of a text decides packets in the seconds of these stamps, one after the other.
+    fn decided(text: &str, stamps: &[Option<u32>]) -> Vec<bool> {
+        let set = RuleSet::new(file(text), false);
+        let rule = exact(&set, text);
+        let decide = |stamp_s: &Option<u32>| {
+            let mut decision = Decision::default();
+            set.obey_exact(rule, 1, set.see(*stamp_s), &mut decision);
+            decision.is_final
+        };
+        stamps.iter().map(decide).collect()
+    }
+
+    #[test]
+    fn stamps_that_leap_end_no_rule_in_use() {
+        let text = "flow udp 1.1.1.1:1 -> 2.2.2.2:2 => drop, idle 10s\n";
+        let now = 1_700_000_000;
+        for stamps in [
+            &[Some(now), Some(now + 86_400), Some(now + 1), Some(now + 2)][..],
+            &[Some(now), Some(now + 3600), Some(now + 3601)],
+            &[Some(now), Some(now - 3600), Some(now - 3599), Some(now + 1)],
+            &[Some(1), Some(now), Some(now + 9)],
+            &[None, None, Some(now), None, Some(now + 10), None],
+        ] {
+            assert!(decided(text, stamps).iter().all(|is_decided| *is_decided), "{stamps:?}");
+        }
+    }
+
+    #[test]
+    fn time_goes_on_with_other_packets() {
+        let text = "flow udp 1.1.1.1:1 -> 2.2.2.2:2 => drop, idle 10s\n";
+        let set = RuleSet::new(file(text), false);
+        let obey = |time_s: u32| {
+            let mut decision = Decision::default();
+            set.obey_exact(exact(&set, text), 1, time_s, &mut decision);
+            decision.is_final
+        };
+        assert!(obey(set.see(Some(100))));
+        // A clock that is set forward by an hour, and a second later back again.
+        for stamp_s in [104, 3704, 3705, 105, 106] {
+            set.see(Some(stamp_s));
+        }
+        assert!(obey(set.see(Some(110))));
+        for stamp_s in 111..=121 {
+            set.see(Some(stamp_s));
+        }
+        assert_eq!(set.report().purged, 1);
+        assert!(!obey(set.see(Some(121))));
+        // After more than the idle time without the rule, it is over though the clock was set back.
+        assert!(!obey(set.see(Some(112))));
     }
 
     #[test]

@@ -89,6 +89,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         matches: Matches::new(),
         probes: Probes::default(),
         decisions: Box::new([Decision::default(); BATCH_MAX]),
+        seconds: Box::new([0; BATCH_MAX]),
         chosen: Vec::with_capacity(BATCH_MAX),
         matched: 0,
         unexamined: 0,
@@ -144,6 +145,8 @@ struct Rules {
     matches: Matches,
     probes: Probes,
     decisions: Box<[Decision; BATCH_MAX]>,
+    /// The second of each packet as idle times count it.
+    seconds: Box<[u32; BATCH_MAX]>,
     /// Packets of one output.
     chosen: Vec<u8>,
     /// Packets that went to an output at least.
@@ -172,21 +175,16 @@ impl Rules {
             return;
         }
         self.probe(packets, undecided);
-        let decisions = &mut self.decisions;
-        table.find_all(&mut self.probes, |index, rule| {
+        let Rules { probes, decisions, seconds, .. } = self;
+        table.find_all(probes, |index, rule| {
             if let Some(rule) = rule {
-                rules.obey_exact(
-                    rule,
-                    wire_len(packets, index),
-                    second(packets, index),
-                    &mut decisions[index],
-                );
+                rules.obey_exact(rule, wire_len(packets, index), seconds[index], &mut decisions[index]);
             }
         });
         undecided.retain(|index| !decisions[index].is_final);
         if has_learned {
             self.probe(packets, undecided);
-            let facts = |index: usize| (wire_len(packets, index), second(packets, index));
+            let facts = |index: usize| (wire_len(packets, index), self.seconds[index]);
             self.learned.ask(rules, &mut self.probes, facts, &mut self.decisions[..]);
             let decisions = &self.decisions;
             undecided.retain(|index| !decisions[index].is_final);
@@ -208,7 +206,7 @@ impl Rules {
         for (index, teacher) in self.to_learn.drain(..) {
             let index = usize::from(index);
             if let Some(tuple) = flow_of(packets, index) {
-                self.learned.learn(rules, tuple, teacher, second(packets, index));
+                self.learned.learn(rules, tuple, teacher, self.seconds[index]);
             }
         }
     }
@@ -238,9 +236,9 @@ impl Rules {
         if packets.len() as u64 != len {
             rules.refuse(len - packets.len() as u64, bytes - packets.bytes());
         }
-        packets.selection.iter().for_each(|index| self.decisions[index] = Decision::default());
-        if let Some(last) = packets.selection.last() {
-            rules.see(second(packets, last));
+        for index in packets.selection.iter() {
+            self.decisions[index] = Decision::default();
+            self.seconds[index] = rules.see(stamp_s(packets, index));
         }
         let mut undecided = packets.selection.clone();
         self.ask_exact(&rules, packets, &mut undecided);
@@ -278,10 +276,11 @@ fn wire_len(packets: &Packets<'_>, index: usize) -> u64 {
     u64::from(packets.batch.records()[index].meta.wire_len)
 }
 
-/// The second of a packet since 1970, from 1 on; 0 and the last number have a meaning of their own.
-fn second(packets: &Packets<'_>, index: usize) -> u32 {
-    let seconds = packets.batch.records()[index].meta.timestamp.seconds();
-    seconds.clamp(1, i64::from(ExactTable::PURGED) - 1) as u32
+/// The second of a packet's time stamp since 1970, from 1 on; 0 and the last number have a meaning of their own.
+fn stamp_s(packets: &Packets<'_>, index: usize) -> Option<u32> {
+    let meta = &packets.batch.records()[index].meta;
+    let seconds = meta.timestamp.seconds().clamp(1, i64::from(ExactTable::PURGED) - 1);
+    (!meta.is_untimed).then_some(seconds as u32)
 }
 
 /// The flow of a packet. Later fragments have none where the protocol has ports.

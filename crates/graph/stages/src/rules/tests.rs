@@ -298,15 +298,38 @@ fn idle_rules_end_and_results_show_the_time() {
     let rules = [rule(1, "drop, idle 5s"), rule(2, "drop"), rule(3, "to a, idle 60s")].concat();
     scratch.write(&format!("{rules}idle 20s\ndefault to b\n"));
     let mut trial = scratch.trial();
-    trial.push_all(&[at(100, 1), at(105, 1), at(111, 1), at(112, 2), at(130, 3)], 1);
+    // Time goes on with packets of other flows, in batches of any length.
+    let others = [117, 122, 126].map(|second| at(second, 9));
+    let first = [at(100, 1), at(105, 1), at(108, 9), at(111, 1), at(112, 2)];
+    trial.push_all(&[&first[..], &others, &[at(130, 3)]].concat(), 3);
     // The first rule was idle for six seconds.
-    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 1]);
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 5]);
     assert_eq!(row(&trial, "flow tcp 10.0.0.1:2 "), "drop; 1; 18");
     assert_eq!(row(&trial, "flow tcp 10.0.0.1:3 "), "to a, idle 60s; 1; 0");
     assert_eq!(row(&trial, "flow (all)"), "3 rules, 3 met, 1 purged; 4; -");
-    trial.push_all(&[at(140, 2), at(141, 3)], 1);
-    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 1]);
+    trial.push_all(&[at(135, 9), at(140, 2), at(141, 3)], 1);
+    assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 2]);
     assert_eq!(row(&trial, "flow (all)"), "3 rules, 3 met, 2 purged; 5; -");
+    trial.assert_balanced();
+}
+
+#[test]
+fn wrong_times_end_no_rule_in_use() {
+    use tapline_testkit::frames::Host;
+    let scratch = Scratch::new();
+    let (a, b) = (Host::number(1).v4, Host::number(2).v4);
+    scratch.write(&format!("flow tcp {a}:1 -> {b}:80 => drop, idle 5m\n"));
+    let now = 1_700_000_000;
+    let without_time = |port: u16| {
+        let (frame, meta) = at(0, port);
+        (frame, tapline_packet::Meta { is_untimed: true, ..meta })
+    };
+    let mut trial = scratch.trial();
+    // A batch of packets without a time, packets of the rule, one of them stamped a day ahead.
+    trial.push_all(&vec![without_time(9); 256], 256);
+    trial.push_all(&[at(now, 1), at(now + 86_400, 1), at(now + 1, 1), without_time(1), at(now + 2, 1)], 256);
+    assert_eq!(trial.arrived_at(0).len(), 256);
+    assert_eq!(row(&trial, "flow (all)"), "1 rules, 1 met; 5; -");
     trial.assert_balanced();
 }
 
