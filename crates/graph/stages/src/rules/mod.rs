@@ -201,11 +201,14 @@ impl Rules {
         }
     }
 
-    /// Adds rules for the flows of packets that met a rule with `learn`.
+    /// Adds rules for the flows of packets that met a rule with `learn`: the first one, if there were several.
     fn learn(&mut self, rules: &RuleSet, packets: &Packets<'_>) {
+        let mut has_taught = [false; BATCH_MAX];
         for (index, teacher) in self.to_learn.drain(..) {
             let index = usize::from(index);
-            if let Some(tuple) = flow_of(packets, index) {
+            if !std::mem::replace(&mut has_taught[index], true)
+                && let Some(tuple) = flow_of(packets, index)
+            {
                 self.learned.learn(rules, tuple, teacher, self.seconds[index]);
             }
         }

@@ -334,6 +334,15 @@ fn wrong_times_end_no_rule_in_use() {
 }
 
 #[test]
+fn a_packet_without_room_is_counted_once() {
+    let scratch = Scratch::new();
+    scratch.write("learn 1\nrule b: tcp => to a, learn, go on\nrule c: tcp => to b, learn, go on\ndefault pass, learn\n");
+    let mut trial = scratch.trial();
+    trial.push_all(&[at(1, 7), at(1, 8), at(1, 9)], 3);
+    assert_eq!(row(&trial, "learned"), "1 flows, 0 purged, 2 packets without room; 0; -");
+}
+
+#[test]
 fn a_rule_learns_flows_up_to_a_bound() {
     let scratch = Scratch::new();
     // The rule meets the first packet alone; the others of the flow follow it.
