@@ -78,13 +78,16 @@ pub(crate) fn text(account: &GraphAccount, form: AccountForm) -> String {
     }
 }
 
-/// Hints about filters that accept nothing of traffic with VLAN tags, a line each.
+/// Hints about filters that accept nothing of traffic with VLAN tags, a line each; with the stage's name if there are
+/// several filters.
 pub(crate) fn tag_hints(account: &GraphAccount) -> impl Iterator<Item = String> {
+    let has_several = account.stages.iter().filter(|stage| stage.counters.filter.is_some()).count() > 1;
     let is_blind = |stage: &&StageAccount| {
         stage.passed == 0 && stage.counters.filter.as_ref().is_some_and(|filter| filter.tagged > 0)
     };
-    account.stages.iter().filter(is_blind).map(|stage| {
-        format!("{}: no packet matched, and packets have VLAN tags; --any-vlan looks behind them", stage.name)
+    account.stages.iter().filter(is_blind).map(move |stage| {
+        let name = if has_several { format!("{}: ", stage.name) } else { String::new() };
+        format!("{name}no packet matched, and packets have VLAN tags; --any-vlan looks behind them")
     })
 }
 

@@ -70,7 +70,7 @@ fn tagged_packets_and_no_match_give_a_hint() {
     tagged(&tagged_file);
     run(["generate", "-w", text(&plain), "count=20", "udp"]).succeeded();
     let store = folder.path().join("store");
-    let hint = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
+    let hint = "tapline: no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
     let recorded = run([
         "record",
         "-r",
@@ -98,4 +98,10 @@ fn tagged_packets_and_no_match_give_a_hint() {
             assert_eq!(run.stderr.contains(hint), is_hinted, "{command} {filter:?}: {}", run.stderr);
         }
     }
+    // Of several filters, the hint names the one.
+    let graph = format!(
+        "file({tagged_file:?}) -> t :: tee; t -> all :: filter(\"len > 0\") -> drop; t -> udp :: filter(\"udp\") -> drop"
+    );
+    let run = run(["run", "-e", &graph]).succeeded();
+    assert!(run.stderr.contains(&hint.replace("tapline: ", "tapline: udp: ")), "{}", run.stderr);
 }
