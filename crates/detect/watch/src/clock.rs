@@ -78,6 +78,10 @@ impl Clock {
     /// Goes on to the time of a packet. By how much a file's clock was set back before this packet, if it was.
     pub(crate) fn follow(&mut self, time_ns: i64) -> Option<i64> {
         let now_ns = *self.now_ns.get_or_insert(time_ns);
+        // A packet without a time says nothing about the clock.
+        if time_ns == Timestamp::EPOCH.as_nanos() {
+            return None;
+        }
         if time_ns >= now_ns.saturating_sub(LATE_NS) {
             self.now_ns = Some(now_ns.max(time_ns));
             self.behind_since_ns = None;
@@ -135,6 +139,13 @@ mod tests {
     }
 
     #[test]
+    fn packets_without_a_time_set_no_clock_back() {
+        let mut clock = Clock::default();
+        assert_eq!(follow(&mut clock, &[100, 0, 98, 101, 0, 97]), [None; 6]);
+        assert_eq!(clock.now_ns(), Some(101 * SECOND));
+    }
+
+    #[test]
     fn live_clocks_ignore_older_packets() {
         let mut clock = Clock::default();
         clock.set_latest(100 * SECOND);
@@ -146,7 +157,7 @@ mod tests {
         let mut clock = Clock::default();
         let mut steps = 0;
         for _ in 0..200 {
-            let step_ns = follow(&mut clock, &[1000, 0, 10]).pop().flatten();
+            let step_ns = follow(&mut clock, &[1000, 1, 11]).pop().flatten();
             steps += i32::from(step_ns.is_some());
             step_ns.map(|step_s| clock.set_back(step_s * SECOND));
         }
