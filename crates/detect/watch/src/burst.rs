@@ -7,11 +7,12 @@
 //! ```
 //!
 //! Windows begin at multiples of their length since 1970. A burst of two windows' length fills one of them, wherever it
-//! begins; a shorter one may be split between two. The clock is that of the packets.
+//! begins; a shorter one may be split between two. The clock is that of the packets, which come in its order: a packet that
+//! is behind the start of the window that was reached belongs to no window.
 
 /// Shortest and longest window, in nanoseconds.
 pub const BURST_WINDOW_NS: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_000_000;
-/// A time stamp that is further behind its window begins another; one that is less late counts in the window.
+/// A time stamp that is further behind the window shows that the clock was set back, and begins another window.
 const LATE_NS: i64 = 1_000_000_000;
 
 /// Windows that are part of a burst: those that reach one of the amounts.
@@ -71,6 +72,10 @@ pub fn per_second(amount: u64, window_ns: u64) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
+/// The time is behind the start of the window that was reached: it belongs to no window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Late;
+
 /// Finds bursts in a series of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstMeter {
@@ -90,11 +95,24 @@ impl Default for BurstMeter {
 
 impl BurstMeter {
     /// Counts packets of a time. Returns the burst that is over, if there is one.
+    ///
+    /// # Errors
+    /// If the time is late by up to a second. These packets are not counted.
     #[inline]
-    pub fn add(&mut self, limits: &BurstLimits, time_ns: i64, packets: u64, bytes: u64) -> Option<Burst> {
+    pub fn add(
+        &mut self,
+        limits: &BurstLimits,
+        time_ns: i64,
+        packets: u64,
+        bytes: u64,
+    ) -> Result<Option<Burst>, Late> {
         let start_ns = self.window_end_ns.saturating_sub(limits.window_ns as i64);
         let is_outside = time_ns >= self.window_end_ns || time_ns < start_ns.saturating_sub(LATE_NS);
-        let over = if is_outside { self.turn(limits, time_ns) } else { None };
+        let over = match is_outside {
+            true => self.turn(limits, time_ns),
+            false if time_ns < start_ns => return Err(Late),
+            false => None,
+        };
         let window = &mut self.window;
         if window.packets == 0 {
             (window.start_ns, window.end_ns) = (time_ns, time_ns);
@@ -103,7 +121,7 @@ impl BurstMeter {
         window.end_ns = window.end_ns.max(time_ns);
         window.packets = window.packets.saturating_add(packets);
         window.bytes = window.bytes.saturating_add(bytes);
-        over
+        Ok(over)
     }
 
     /// Goes on to a time without packets. Returns the burst that is over, if there is one.
@@ -155,13 +173,19 @@ mod tests {
     const MS: i64 = 1_000_000;
     const LIMITS: BurstLimits = BurstLimits { window_ns: 10_000_000, packets: 0, bytes: 1000 };
 
-    fn bursts(limits: &BurstLimits, packets: &[(i64, u64)]) -> Vec<Burst> {
+    /// The bursts, and the number of late packets.
+    fn bursts(limits: &BurstLimits, packets: &[(i64, u64)]) -> (Vec<Burst>, usize) {
         let mut meter = BurstMeter::default();
-        let mut found: Vec<Burst> =
-            packets.iter().filter_map(|(time_ns, bytes)| meter.add(limits, *time_ns, 1, *bytes)).collect();
+        let (mut found, mut late) = (Vec::new(), 0);
+        for (time_ns, bytes) in packets {
+            match meter.add(limits, *time_ns, 1, *bytes) {
+                Ok(over) => found.extend(over),
+                Err(Late) => late += 1,
+            }
+        }
         found.extend(meter.finish(limits));
         assert!(meter.is_idle());
-        found
+        (found, late)
     }
 
     #[test]
@@ -176,8 +200,8 @@ mod tests {
             packets_peak: 2,
             bytes_peak: 1200,
         };
-        let found = bursts(&LIMITS, &packets);
-        assert_eq!((found.len(), found[0], found[0].length_ns()), (2, first, 10 * MS as u64));
+        let (found, late) = bursts(&LIMITS, &packets);
+        assert_eq!((found.len(), found[0], found[0].length_ns(), late), (2, first, 10 * MS as u64, 0));
         assert_eq!((found[1].start_ns, found[1].bytes), (52 * MS, 1000));
         assert_eq!(per_second(1200, LIMITS.window_ns), 120_000);
     }
@@ -185,18 +209,49 @@ mod tests {
     #[test]
     fn time_without_packets_ends_a_burst() {
         let mut meter = BurstMeter::default();
-        assert_eq!(meter.add(&LIMITS, 5 * MS, 1, 1000), None);
+        assert_eq!(meter.add(&LIMITS, 5 * MS, 1, 1000), Ok(None));
         assert_eq!(meter.advance(&LIMITS, 9 * MS), None);
         assert_eq!(meter.advance(&LIMITS, 19 * MS), None, "the next window may go on with it");
         assert_eq!(meter.advance(&LIMITS, 20 * MS).map(|burst| burst.bytes), Some(1000));
         assert!(meter.is_idle());
     }
 
-    /// Windows summed in a map, then runs of neighbours.
-    fn naive(limits: &BurstLimits, packets: &[(i64, u64)]) -> Vec<Burst> {
+    #[test]
+    fn a_packet_ahead_makes_no_burst_of_the_others() {
+        let ahead = (900 * MS, 1000);
+        let others = (0..80).map(|at| (at * 10 * MS, 100));
+        let (found, late) = bursts(&LIMITS, &[ahead].into_iter().chain(others).collect::<Vec<_>>());
+        let own = Burst {
+            start_ns: 900 * MS,
+            end_ns: 900 * MS,
+            packets: 1,
+            bytes: 1000,
+            packets_peak: 1,
+            bytes_peak: 1000,
+        };
+        assert_eq!((found, late), (vec![own], 80));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_is_not_late() {
+        let packets = [5000, 5001, 10, 11, 25].map(|ms| (ms * MS, 600));
+        let (found, late) = bursts(&LIMITS, &packets);
+        let found: Vec<_> = found.iter().map(|burst| (burst.start_ns / MS, burst.packets)).collect();
+        assert_eq!((found, late), (vec![(5000, 2), (10, 2)], 0));
+    }
+
+    /// Windows summed in a map, without packets behind the one that was reached, then runs of neighbours; and the
+    /// number of late packets.
+    fn naive(limits: &BurstLimits, packets: &[(i64, u64)]) -> (Vec<Burst>, usize) {
         let mut windows: BTreeMap<i64, Vec<(i64, u64)>> = BTreeMap::new();
+        let (mut reached, mut late) = (i64::MIN, 0);
         for packet in packets {
-            windows.entry(packet.0 / limits.window_ns as i64).or_default().push(*packet);
+            let number = packet.0.div_euclid(limits.window_ns as i64);
+            reached = reached.max(number);
+            match number == reached {
+                true => windows.entry(number).or_default().push(*packet),
+                false => late += 1,
+            }
         }
         let mut found: Vec<(i64, Burst)> = Vec::new();
         for (number, packets) in windows {
@@ -205,8 +260,8 @@ mod tests {
                 continue;
             }
             let window = Burst {
-                start_ns: packets[0].0,
-                end_ns: packets[packets.len() - 1].0,
+                start_ns: packets.iter().map(|packet| packet.0).min().unwrap(),
+                end_ns: packets.iter().map(|packet| packet.0).max().unwrap(),
                 packets: count,
                 bytes,
                 packets_peak: count,
@@ -220,7 +275,7 @@ mod tests {
                 _ => found.push((number, window)),
             }
         }
-        found.into_iter().map(|(_, burst)| burst).collect()
+        (found.into_iter().map(|(_, burst)| burst).collect(), late)
     }
 
     #[test]
@@ -230,22 +285,26 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % bound
         };
-        for _ in 0..200 {
+        for case in 0..200 {
             let mut time_ns = 0;
+            // The first half in order.
+            let late_ns = case / 100 * 30 * MS as u64 + 1;
             let packets: Vec<(i64, u64)> = (0..300)
                 .map(|_| {
                     time_ns += below(8 * MS as u64) as i64;
-                    (time_ns, 60 + below(900))
+                    (time_ns - below(late_ns) as i64, 60 + below(900))
                 })
                 .collect();
-            assert_eq!(bursts(&LIMITS, &packets), naive(&LIMITS, &packets), "{packets:?}");
+            let expected = naive(&LIMITS, &packets);
+            assert_eq!(expected.1 > 0, case >= 100, "{packets:?}");
+            assert_eq!(bursts(&LIMITS, &packets), expected, "{packets:?}");
         }
     }
 
     #[test]
     fn times_at_the_ends_of_the_range() {
         let times = [i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MAX, i64::MIN, i64::MIN + 1, 5, 4];
-        let found = bursts(&LIMITS, &times.map(|time_ns| (time_ns, 1000)));
-        assert_eq!(found.iter().map(|burst| burst.packets).sum::<u64>(), times.len() as u64);
+        let (found, late) = bursts(&LIMITS, &times.map(|time_ns| (time_ns, 1000)));
+        assert_eq!((found.iter().map(|burst| burst.packets).sum::<u64>(), late), (times.len() as u64 - 1, 1));
     }
 }

@@ -63,7 +63,7 @@ mod watch;
 mod webhook;
 mod window;
 
-pub use burst::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, per_second};
+pub use burst::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, Late, per_second};
 pub use comparison::Comparison;
 pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
 pub use error::RuleError;

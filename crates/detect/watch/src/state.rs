@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use tapline_packet::Timestamp;
 use tapline_source::{InterfaceAccount, LossPoint};
 
 use crate::burst::{Burst, BurstLimits, BurstMeter};
@@ -30,6 +31,8 @@ pub(crate) struct RuleState {
     events: u64,
     /// Keys for which the table was full.
     no_room: u64,
+    /// Packets that belong to no window of bursts, or to no gap.
+    late: u64,
     turns: Vec<Turn>,
     /// The row of the account by interface when it was last read. `None` until its first reading, which reports
     /// nothing, for a rule that joined a run: losses from before are not its concern.
@@ -74,6 +77,8 @@ pub struct RuleCounts {
     pub keys: u64,
     /// Events for whose key the table was full.
     pub no_room: u64,
+    /// Packets that bursts and gaps leave out: behind the start of the window that was reached, or without a time.
+    pub late: u64,
     /// Calls of a script that failed.
     pub faults: u64,
     /// Packets that its recordings lack, as they could not be written.
@@ -99,6 +104,7 @@ impl RuleState {
             limit: LimitState::default(),
             events: 0,
             no_room: 0,
+            late: 0,
             turns: Vec::new(),
             account: Some(HashMap::new()),
         }
@@ -128,6 +134,7 @@ impl RuleState {
                     self.tell(rule, kind, time_ns, key, Some(subject), Some(length_ns), out);
                 }
             }
+            Source::Gap(_) | Source::Burst if time_ns == Timestamp::EPOCH.as_nanos() => self.late += 1,
             Source::Gap(gap_ns) => self.find_gap(rule, gap_ns, time_ns, subject, out),
             Source::Burst => self.burst(rule, time_ns, subject, out),
             Source::NewHost => self.meet(rule, time_ns, subject, &[KeyField::Src], out),
@@ -229,7 +236,10 @@ impl RuleState {
         }
         let limits = *limits;
         let (meter, last) = meters.entry(key).or_default();
-        let over = meter.add(&limits, time_ns, subject.packets, subject.bytes);
+        let Ok(over) = meter.add(&limits, time_ns, subject.packets, subject.bytes) else {
+            self.late += 1;
+            return;
+        };
         let before = std::mem::replace(last, *subject);
         if let Some(burst) = over {
             self.tell_burst(rule, key, &before, &limits, &burst, out);
@@ -414,6 +424,7 @@ impl RuleState {
             swallowed,
             keys: keys as u64,
             no_room: self.no_room + windows.map_or(0, Windows::no_room),
+            late: self.late,
             faults: 0,
             recordings_lost: 0,
         }
@@ -431,5 +442,65 @@ fn value_of(row: AccountRow, account: &InterfaceAccount) -> u64 {
             before.filter_map(|loss| loss.count.known()).sum()
         }
         AccountRow::Imbalance => u64::from(account.imbalance().is_some()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::past::Past;
+    use crate::recording::Recordings;
+
+    const MS: i64 = 1_000_000;
+    const SECOND: i64 = 1000 * MS;
+
+    /// A rule at work: source numbers and times in; times and values of events, and counters, out.
+    fn told(text: &str, packets: &[(u8, i64)]) -> (Vec<(i64, Option<u64>)>, RuleCounts) {
+        let rules = crate::parse(text).expect("a rule");
+        let rule = &rules.rules[0];
+        let mut state = RuleState::new(0, rule);
+        let mut out = Outbox {
+            events: Vec::new(),
+            periods: Vec::new(),
+            faults: Vec::new(),
+            past: Past::new(0, 0),
+            recordings: Recordings::new(".".into(), 1),
+            interfaces: Vec::new(),
+        };
+        for (source, time_ns) in packets {
+            let src = Some([10, 0, 0, *source].into());
+            let subject = Subject { src, packets: 1, bytes: 100, ..Subject::default() };
+            state.take(rule, *time_ns, &subject, &mut out);
+        }
+        state.finish(rule, &mut out);
+        (out.events.iter().map(|event| (event.time_ns, event.value)).collect(), state.counts(rule))
+    }
+
+    const BURST: &str =
+        "[[rule]]\nname = \"b\"\non = \"burst\"\ncount = \"packets\"\nwindow = \"1ms\"\nabove = 2\n";
+    const GAP: &str = "[[rule]]\nname = \"g\"\non = \"gap 50ms\"\n";
+
+    #[test]
+    fn packets_without_a_time_are_no_burst_or_gap() {
+        let untimed = [(1, 0); 30];
+        for rule in [BURST, GAP] {
+            let (events, counts) = told(rule, &untimed);
+            assert_eq!((events.len(), counts.matched, counts.late), (0, 30, 30));
+        }
+        // They end no gap of 56 years, and cut no burst in two.
+        let at = |ns: i64| (1, 1_764_000_000 * SECOND + ns);
+        let packets = [(1, 0), at(0), at(1), (1, 0), at(2), at(60 * MS)];
+        let (bursts, _) = told(BURST, &packets);
+        assert_eq!(bursts, [(at(2).1, Some(3))]);
+        let (gaps, counts) = told(GAP, &packets);
+        assert_eq!((gaps, counts.late), (vec![(at(60 * MS).1, Some(60 * MS as u64 - 2))], 2));
+    }
+
+    #[test]
+    fn late_packets_are_counted_by_the_rule() {
+        let packets: Vec<_> =
+            [(1, 2 * SECOND)].into_iter().chain((0..80).map(|at| (1, SECOND + at * 10 * MS + MS))).collect();
+        let (events, counts) = told(BURST, &packets);
+        assert_eq!((events.len(), counts.matched, counts.late), (0, 81, 80));
     }
 }

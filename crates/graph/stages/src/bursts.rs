@@ -13,15 +13,17 @@ use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass,
 };
 use tapline_graph::{Cell, Out, Packets, Stage, Table, TickContext};
+use tapline_packet::Timestamp;
 use tapline_source::Error;
-use tapline_watch::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, per_second};
+use tapline_watch::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, Late, per_second};
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "bursts",
     summary: "short bursts, and times without a packet",
     description: "A burst is a run of windows next to each other, each with at least the given rate; windows begin at multiples of their length since 1970, by \
-        the time stamps of packets. A burst of twice the window's length is always found; a shorter one may be split between two windows. A packet that is \
-        up to a second late counts in the window that was reached. A gap is a time between two packets. The result has a row for each of the largest bursts (by \
+        the time stamps of packets. A burst of twice the window's length is always found; a shorter one may be split between two windows. Packets \
+        must come in the order of their time (`merge` makes it): one that is behind the start of the window that was reached, by up to a second, belongs to no \
+        window, and is counted (late). A gap is a time between two packets; packets without a time are counted alone. The result has a row for each of the largest bursts (by \
         bytes) and the longest gaps: the time of the first packet (nanoseconds since 1970), the length to the last one, packets, bytes on the wire, and \
         the greatest rates of a window; before them the sums of all, also of those without a row. All packets are passed on.",
     parameters: &[
@@ -82,6 +84,8 @@ fn make(arguments: &Arguments, _: &BuildContext<'_>) -> Result<Box<dyn Stage>, S
         gap_ns: arguments.nanoseconds("gap"),
         bursts: Findings::new(rows),
         gaps: Findings::new(rows),
+        late: 0,
+        untimed: 0,
     }))
 }
 
@@ -94,6 +98,10 @@ struct Bursts {
     gap_ns: u64,
     bursts: Findings,
     gaps: Findings,
+    /// Packets that belong to no window.
+    late: u64,
+    /// Packets without a time, which belong to no window and no gap.
+    untimed: u64,
 }
 
 /// Findings of a kind: the largest, and the sums of all.
@@ -180,8 +188,9 @@ impl Findings {
 
 impl Bursts {
     fn take(&mut self, time_ns: i64, bytes: u64) {
-        if let Some(burst) = self.meter.add(&self.limits, time_ns, 1, bytes) {
-            self.bursts.add(burst.bytes, burst);
+        match self.meter.add(&self.limits, time_ns, 1, bytes) {
+            Ok(over) => over.iter().for_each(|burst| self.bursts.add(burst.bytes, *burst)),
+            Err(Late) => self.late += 1,
         }
         let last_ns = self.last_ns.unwrap_or(time_ns);
         let gap_ns = time_ns.saturating_sub(last_ns);
@@ -197,7 +206,10 @@ impl Stage for Bursts {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         for index in packets.selection.iter() {
             let meta = packets.batch.packet(index).meta;
-            self.take(meta.timestamp.as_nanos(), u64::from(meta.wire_len));
+            match meta.timestamp {
+                Timestamp::EPOCH => self.untimed += 1,
+                timestamp => self.take(timestamp.as_nanos(), u64::from(meta.wire_len)),
+            }
         }
         out.pass(packets)
     }
@@ -213,6 +225,10 @@ impl Stage for Bursts {
         let window_ns = self.limits.window_ns;
         let bursts = self.bursts.rows("all bursts", "burst", window_ns);
         let gaps = if self.gap_ns > 0 { self.gaps.rows("all gaps", "gap", window_ns) } else { Vec::new() };
+        let others = [("late", self.late), ("without a time", self.untimed)].map(|(what, count)| {
+            let cells = [Cell::from(what.to_owned()), Cell::from(count)];
+            (count > 0).then(|| cells.into_iter().chain([const { Cell::Unknown }; 6]).collect())
+        });
         Some(Table {
             columns: vec![
                 "what",
@@ -224,7 +240,7 @@ impl Stage for Bursts {
                 "peak_bits",
                 "peak_packets",
             ],
-            rows: bursts.into_iter().chain(gaps).collect(),
+            rows: bursts.into_iter().chain(gaps).chain(others.into_iter().flatten()).collect(),
         })
     }
 
@@ -232,6 +248,8 @@ impl Stage for Bursts {
         if let Some(other) = other.downcast_ref::<Bursts>() {
             self.bursts.merge(&other.bursts);
             self.gaps.merge(&other.gaps);
+            self.late += other.late;
+            self.untimed += other.untimed;
         }
     }
 
@@ -270,7 +288,7 @@ mod tests {
     }
 
     const PACKETS: [(i64, u32); 8] =
-        [(0, 100), (10, 1250), (11, 1250), (25, 1250), (40, 100), (200, 2500), (205, 60), (290, 60)];
+        [(1, 100), (10, 1250), (11, 1250), (25, 1250), (40, 100), (200, 2500), (205, 60), (290, 60)];
 
     #[test]
     fn bursts_and_gaps_have_rows() {
@@ -290,7 +308,7 @@ mod tests {
 
     #[test]
     fn the_largest_are_kept_and_all_are_counted() {
-        let packets: Vec<(i64, u32)> = (0..500).map(|n| (n * 30, 2000 + (n as u32 * 37) % 500)).collect();
+        let packets: Vec<(i64, u32)> = (1..501).map(|n| (n * 30, 2000 + (n as u32 * 37) % 500)).collect();
         let trial = pushed("b :: bursts(packets=100, gap=1ms, rows=5)", &packets);
         let rows = rows(&trial);
         assert_eq!(rows.len(), 12);
@@ -306,6 +324,38 @@ mod tests {
             .collect();
         kept.sort_unstable();
         assert_eq!(kept, sizes[495..].iter().map(|size| u64::from(*size)).collect::<Vec<_>>());
+    }
+
+    fn expect(text: &str, packets: &[i64], expected: &[(&str, &str)]) {
+        let trial = pushed(text, &packets.iter().map(|ms| (*ms, 100)).collect::<Vec<_>>());
+        assert_eq!(
+            rows(&trial),
+            expected.iter().map(|(what, row)| ((*what).to_owned(), (*row).to_owned())).collect::<Vec<_>>()
+        );
+        assert_eq!(trial.data().len(), packets.len());
+    }
+
+    #[test]
+    fn packets_without_a_time_are_counted_alone() {
+        let none = "0 - 0 0 0 0 0";
+        let packets = [0, 0, 5000, 5001, 0, 5002, 5100];
+        let expected = [
+            ("all bursts", "1 - 2,000,000 3 300 240,000 300"),
+            ("burst", "1 5,000,000,000 2,000,000 3 300 240,000 300"),
+            ("all gaps", "1 - 98,000,000 0 0 0 0"),
+            ("gap", "1 5,002,000,000 98,000,000 0 0 0 0"),
+            ("without a time", "3 - - - - - -"),
+        ];
+        expect("b :: bursts(packets=200, gap=50ms)", &packets, &expected);
+        let expected = [("all bursts", none), ("all gaps", none), ("without a time", "30 - - - - - -")];
+        expect("b :: bursts(packets=200, gap=50ms)", &[0; 30], &expected);
+    }
+
+    #[test]
+    fn late_packets_have_a_row_and_no_window() {
+        let packets: Vec<i64> = [900].into_iter().chain((0..80).map(|at| 1 + at * 10)).collect();
+        let expected = [("all bursts", "0 - 0 0 0 0 0"), ("late", "80 - - - - - -")];
+        expect("b :: bursts(window=1ms, packets=2k)", &packets, &expected);
     }
 
     #[test]

@@ -335,6 +335,7 @@ impl Script {
             swallowed,
             keys,
             no_room,
+            late: 0,
             faults: self.faults,
             recordings_lost: 0,
         }

@@ -34,8 +34,8 @@ pub use compile::check;
 pub use tapline_watch::{STACK_LEN, counted};
 
 /// Columns of the result: of events, then of the commands, webhooks and holds that follow them, then packets that
-/// recordings lack.
-const COLUMNS: [&str; 12] = [
+/// recordings lack, and those that bursts and gaps leave out.
+const COLUMNS: [&str; 13] = [
     "rule",
     "matched",
     "told",
@@ -48,6 +48,7 @@ const COLUMNS: [&str; 12] = [
     "spooled",
     "refused",
     "rec_lost",
+    "late",
 ];
 
 pub(crate) const CLASS: StageClass = StageClass {
@@ -283,7 +284,8 @@ impl Stage for WatchStage {
             let sent = self.actions.counts_of(&counts.name);
             let numbers =
                 [counts.matched, counts.told, counts.swallowed, counts.keys, counts.no_room, counts.faults];
-            let sent = [sent.done, sent.failed, sent.spooled, sent.refused, counts.recordings_lost];
+            let sent =
+                [sent.done, sent.failed, sent.spooled, sent.refused, counts.recordings_lost, counts.late];
             let numbers = numbers.into_iter().chain(sent).map(Cell::from);
             std::iter::once(Cell::from(counts.name.clone())).chain(numbers).collect()
         };

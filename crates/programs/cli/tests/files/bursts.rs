@@ -20,7 +20,8 @@ const MS: u64 = 1_000_000;
 /// Quiet traffic with bursts, and with holes of 60 ms and more.
 fn traffic(path: &Path) {
     let mut random = Random::new(45);
-    let mut time_ns = 0;
+    // A time of 0 is none.
+    let mut time_ns = 10 * MS;
     let frames = (0..6000_u64).map(|at| {
         let at_ns = time_ns;
         time_ns += match at % 500 {
