@@ -89,10 +89,13 @@ fn make(arguments: &Arguments, _: &BuildContext<'_>) -> Result<Box<dyn Stage>, S
     }))
 }
 
+/// Packets that are further behind the latest one show that the clock was set back.
+const SET_BACK_NS: i64 = 1_000_000_000;
+
 struct Bursts {
     limits: BurstLimits,
     meter: BurstMeter,
-    /// The latest time stamp.
+    /// The latest time stamp; that of a packet which is more than a second behind it, as its clock was set back.
     last_ns: Option<i64>,
     /// 0 for no gaps.
     gap_ns: u64,
@@ -198,7 +201,8 @@ impl Bursts {
             let gap = Burst { start_ns: last_ns, end_ns: time_ns, ..Burst::default() };
             self.gaps.add(gap.length_ns(), gap);
         }
-        self.last_ns = Some(last_ns.max(time_ns));
+        let is_set_back = gap_ns < -SET_BACK_NS;
+        self.last_ns = Some(if is_set_back { time_ns } else { last_ns.max(time_ns) });
     }
 }
 
@@ -349,6 +353,19 @@ mod tests {
         expect("b :: bursts(packets=200, gap=50ms)", &packets, &expected);
         let expected = [("all bursts", none), ("all gaps", none), ("without a time", "30 - - - - - -")];
         expect("b :: bursts(packets=200, gap=50ms)", &[0; 30], &expected);
+    }
+
+    #[test]
+    fn a_stamp_of_the_future_hides_no_later_gap() {
+        let expected = [
+            ("all bursts", "0 - 0 0 0 0 0"),
+            ("all gaps", "3 - 8,640,019,999,000,000 0 0 0 0"),
+            ("gap", "1 5,000,000,000 8,640,000,000,000,000 0 0 0 0"),
+            ("gap", "1 5,001,000,000 9,999,000,000 0 0 0 0"),
+            ("gap", "1 15,000,000,000 10,000,000,000 0 0 0 0"),
+        ];
+        let packets = [5000, 5000 + 8_640_000_000, 5001, 15_000, 25_000];
+        expect("b :: bursts(packets=200, gap=50ms)", &packets, &expected);
     }
 
     #[test]
