@@ -14,6 +14,12 @@ use crate::outbox::{Happening, Outbox};
 use crate::rules::{AccountRow, Count, Rule, Source};
 use crate::window::{Threshold, Turn, Windows};
 
+/// With `gap`, keys without a packet for so many times its length make room for others, after a minute at the earliest.
+const GAPS_KEPT: i64 = 10;
+const GAP_KEPT_MIN_NS: i64 = 60_000_000_000;
+/// Packet time between two searches for such keys.
+const GAP_SWEEP_NS: i64 = 1_000_000_000;
+
 #[derive(Debug)]
 pub(crate) struct RuleState {
     pub(crate) number: usize,
@@ -27,6 +33,8 @@ pub(crate) struct RuleState {
     reached_ns: i64,
     /// The earliest time at which a key may be silent for too long.
     silence_due_ns: i64,
+    /// The earliest time at which keys with long gaps are searched for.
+    gap_sweep_ns: i64,
     limit: LimitState,
     events: u64,
     /// Keys for which the table was full.
@@ -75,7 +83,7 @@ pub struct RuleCounts {
     pub swallowed: u64,
     /// Keys at present.
     pub keys: u64,
-    /// Events for whose key the table was full.
+    /// Events for whose key the table was full, and keys that made room before their gap ended.
     pub no_room: u64,
     /// Packets that bursts and gaps leave out: behind the start of the window that was reached, or without a time.
     pub late: u64,
@@ -101,6 +109,7 @@ impl RuleState {
             bursts: Bursts::of(rule),
             reached_ns: i64::MIN,
             silence_due_ns: i64::MAX,
+            gap_sweep_ns: i64::MIN,
             limit: LimitState::default(),
             events: 0,
             no_room: 0,
@@ -213,6 +222,9 @@ impl RuleState {
         let key = Key::of(subject, &rule.by);
         let heard = Heard { last_ns: time_ns, is_silent: false, subject: *subject };
         let Some(before) = self.silence.get_mut(&key) else {
+            if self.silence.len() >= rule.keys_max {
+                self.forget_long_gaps(gap_ns, time_ns);
+            }
             match self.silence.len() < rule.keys_max {
                 true => _ = self.silence.insert(key, heard),
                 false => self.no_room += 1,
@@ -224,6 +236,19 @@ impl RuleState {
         if length_ns > gap_ns {
             self.tell(rule, EventKind::Seen, time_ns, key, Some(subject), Some(length_ns), out);
         }
+    }
+
+    /// Makes room: forgets keys that were not heard for long. At most once a second, so a full table costs little.
+    fn forget_long_gaps(&mut self, gap_ns: u64, now_ns: i64) {
+        if now_ns < self.gap_sweep_ns {
+            return;
+        }
+        self.gap_sweep_ns = now_ns.saturating_add(GAP_SWEEP_NS);
+        let kept_ns =
+            i64::try_from(gap_ns).unwrap_or(i64::MAX).saturating_mul(GAPS_KEPT).max(GAP_KEPT_MIN_NS);
+        let before = self.silence.len();
+        self.silence.retain(|_, heard| now_ns.saturating_sub(heard.last_ns) <= kept_ns);
+        self.no_room += (before - self.silence.len()) as u64;
     }
 
     /// Counts a packet in the window of its key.
@@ -298,6 +323,7 @@ impl RuleState {
         if self.silence_due_ns < i64::MAX {
             self.silence_due_ns = step.moved(self.silence_due_ns);
         }
+        self.gap_sweep_ns = step.moved(self.gap_sweep_ns);
         self.reached_ns = step.moved(self.reached_ns);
         self.learns_until_ns = self.learns_until_ns.map(|until_ns| step.moved(until_ns));
         self.limit.set_back();
@@ -502,5 +528,19 @@ mod tests {
             [(1, 2 * SECOND)].into_iter().chain((0..80).map(|at| (1, SECOND + at * 10 * MS + MS))).collect();
         let (events, counts) = told(BURST, &packets);
         assert_eq!((events.len(), counts.matched, counts.late), (0, 81, 80));
+    }
+
+    #[test]
+    fn keys_with_long_gaps_make_room() {
+        let rule = format!("{GAP}by = [\"src\"]\nkeys = 3\n");
+        let scan = (1..=10).map(|source| (source, SECOND + i64::from(source) * MS));
+        let later = (0..5).map(|at| (99, 3600 * SECOND + at * SECOND));
+        let (events, counts) = told(&rule, &scan.clone().chain(later).collect::<Vec<_>>());
+        assert_eq!((events.len(), counts.keys), (4, 1), "{counts:?}");
+        assert_eq!(counts.no_room, 7 + 3, "seven found no room, three made it");
+        // Gaps that are not so long stay: a key within a minute of the scan finds no room.
+        let soon = [(99, 30 * SECOND), (99, 40 * SECOND), (1, 50 * SECOND)];
+        let (events, counts) = told(&rule, &scan.chain(soon).collect::<Vec<_>>());
+        assert_eq!((events, counts.no_room), (vec![(50 * SECOND, Some(49 * SECOND as u64 - MS as u64))], 9));
     }
 }
