@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::check_address;
 use crate::error::RuleError;
 use crate::rules::{Secret, Webhook, WebhookFormat};
 
@@ -34,6 +33,31 @@ pub(super) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.chars().all(is_plain)
 }
 
+/// Refuses a text that is not an address of a web server: `http[s]://[USER@]HOST[:PORT][/PATH]`. The message does not
+/// repeat the address, which may be a secret.
+pub(crate) fn check_address(text: &str) -> Result<(), &'static str> {
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    let rest = rest.ok_or("an address begins with https:// or http://; leave webhook out for none")?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let server = authority.rsplit('@').next().unwrap_or_default();
+    // An address of IPv6 stands in brackets, and has colons itself.
+    let host_len = server.rfind(']').map_or_else(|| server.find(':').unwrap_or(server.len()), |at| at + 1);
+    let (host, port) = server.split_at(host_len);
+    let is_bracketed = || host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_name =
+        |name: &str| !name.contains(|c: char| c.is_whitespace() || matches!(c, '[' | ']' | '\\' | '"'));
+    let is_host = match host.contains(['[', ']']) {
+        true => is_bracketed().is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok()),
+        false => !host.is_empty() && is_name(host),
+    };
+    if !is_host || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        return Err("write https://HOST/PATH, without spaces");
+    }
+    let is_port = port.is_empty()
+        || port.strip_prefix(':').and_then(|port| port.parse::<u16>().ok()).is_some_and(|port| port > 0);
+    is_port.then_some(()).ok_or("a port is from 1 to 65535")
+}
+
 pub(super) fn webhooks(texts: Vec<WebhookText>) -> Result<Vec<Webhook>, RuleError> {
     let mut all: Vec<Webhook> = Vec::new();
     for text in texts {
@@ -55,7 +79,6 @@ pub(super) fn webhooks(texts: Vec<WebhookText>) -> Result<Vec<Webhook>, RuleErro
 fn webhook(text: WebhookText) -> Result<Webhook, String> {
     let url = secret(&text.url)?;
     if let Secret::Text(address) = &url {
-        // The address may be a secret: the message does not repeat it.
         check_address(address)
             .map_err(|_| "url: write https://HOST[:PORT]/PATH, without spaces, or file:PATH".to_owned())?;
     }
@@ -86,7 +109,10 @@ fn webhook(text: WebhookText) -> Result<Webhook, String> {
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
         match is_name && !value.contains(char::is_control) {
             true => Ok((name, secret(&value)?)),
-            false => Err(format!("headers: {name:?} is not a header")),
+            // The token may be where the name should be.
+            false => {
+                Err("headers: a name has letters, digits and -, a value no control characters".to_owned())
+            }
         }
     });
     Ok(Webhook { name: text.name, url, format, headers: headers.collect::<Result<_, String>>()? })
@@ -116,6 +142,8 @@ fn check_body(body: &serde_json::Value) -> Result<(), String> {
                 |word: &&str| WORDS.contains(word) || word.starts_with("key.") || word.starts_with("about.");
             let unknown = words.find(|word| !is_known(word));
             unknown.map_or(Ok(()), |word| {
+                // A text that is JSON itself has all its members in braces, so also its secrets.
+                let word = if is_name(word) { word } else { "..." };
                 Err(format!(
                     "body: {{{word}}} means nothing; there are {}, key.FIELD and about.FIELD",
                     WORDS.join(", ")
@@ -130,6 +158,7 @@ fn check_body(body: &serde_json::Value) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::check_address;
     use crate::parse;
 
     const RULE: &str = "[[rule]]\nname = \"r\"\non = \"packet\"\nwebhook = \"ops\"\n";
@@ -155,6 +184,36 @@ mod tests {
             let head = if wrong.is_empty() { "" } else { "[[webhook]]\nname = \"ops\"\n" };
             let error = parse(&format!("{RULE}{head}{wrong}\n")).expect_err(wrong).to_string();
             assert!(error.contains(told), "{wrong}: {error}");
+        }
+    }
+    #[test]
+    fn no_mistake_shows_a_secret() {
+        for (wrong, told) in [
+            ("key = \"SECRET\" x", "line 7, column 16: "),
+            ("keys = \"SECRET\"", "line 7, column 1: unknown field `keys`"),
+            ("headers = \"SECRET, expected \\\"SECRET\"", "column 11: invalid type: string, expected a map"),
+            ("headers = { Authorization = [\"SECRET\"] }", "expected a string"),
+            ("key = 5318008", "column 7: invalid type: integer, expected a string"),
+            ("headers = { \"Bearer SECRET\" = \"x\" }", "headers: a name has letters"),
+            ("headers = { a = \"SECRET\\n\" }", "headers: a name has letters"),
+            ("body = '{\"token\": \"SECRET\"}'", "body: {...} means nothing"),
+        ] {
+            let text = format!("{RULE}[[webhook]]\nname = \"ops\"\n{wrong}\nurl = \"http://x/SECRET\"\n");
+            let error = parse(&text).expect_err(wrong).to_string();
+            assert!(error.contains(told), "{wrong}: {error}");
+            assert!(!error.contains("SECRET") && !error.contains("5318008"), "{wrong}: {error}");
+        }
+        for wrong in ["ftp://u:SECRET@x", "http://x y/SECRET", "http://x:0/SECRET", "https//x/SECRET"] {
+            let rule = parse(&RULE.replace("\"ops\"", &format!("\"{wrong}\""))).expect_err(wrong);
+            let head = "[[webhook]]\nname = \"ops\"\n";
+            let receiver = parse(&format!("{RULE}{head}url = \"{wrong}\"\n")).expect_err(wrong);
+            assert!(!format!("{rule}{receiver}").contains("SECRET"), "{rule} {receiver}");
+        }
+    }
+    #[test]
+    fn addresses_have_a_host_and_may_have_a_port() {
+        for address in ["http://a", "https://u:w@a.b:8080/x?y", "http://[::1]:80/", "http://10.0.0.1:1"] {
+            check_address(address).unwrap_or_else(|why| panic!("{why}"));
         }
     }
 }
