@@ -1,6 +1,6 @@
 //! Receivers of events in the text of a file of rules: `[[webhook]]`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -11,6 +11,8 @@ use crate::rules::{Secret, Webhook, WebhookFormat};
 /// The most receivers of a file, and headers of one.
 const WEBHOOKS_MAX: usize = 100;
 const HEADERS_MAX: usize = 20;
+/// Headers that belong to the connection and the length of the body. A second one would break each call.
+const OWN_HEADERS: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
 /// Words in the braces of a body; behind `key.` and `about.` any.
 const WORDS: [&str; 9] =
     ["time", "rule", "event", "message", "summary", "value", "above", "swallowed", "recording"];
@@ -82,9 +84,6 @@ fn webhook(text: WebhookText) -> Result<Webhook, String> {
         check_address(address)
             .map_err(|_| "url: write https://HOST[:PORT]/PATH, without spaces, or file:PATH".to_owned())?;
     }
-    if text.headers.len() > HEADERS_MAX {
-        return Err(format!("{HEADERS_MAX} headers at most"));
-    }
     let format = match (text.format.as_deref(), text.body, text.key) {
         (None, Some(body), None) => {
             check_body(&body)?;
@@ -104,18 +103,31 @@ fn webhook(text: WebhookText) -> Result<Webhook, String> {
             return Err(format!("format = \"{other}\": there are event, slack, pagerduty and alertmanager"));
         }
     };
-    let headers = text.headers.into_iter().map(|(name, value)| {
+    Ok(Webhook { name: text.name, url, format, headers: headers(text.headers)? })
+}
+
+fn headers(texts: BTreeMap<String, String>) -> Result<Vec<(String, Secret)>, String> {
+    if texts.len() > HEADERS_MAX {
+        return Err(format!("{HEADERS_MAX} headers at most"));
+    }
+    let (mut headers, mut names) = (Vec::new(), HashSet::new());
+    for (name, value) in texts {
         let is_name =
             !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-        match is_name && !value.contains(char::is_control) {
-            true => Ok((name, secret(&value)?)),
+        if !is_name || value.contains(char::is_control) {
             // The token may be where the name should be.
-            false => {
-                Err("headers: a name has letters, digits and -, a value no control characters".to_owned())
-            }
+            return Err("headers: a name has letters, digits and -, a value no control characters".to_owned());
         }
-    });
-    Ok(Webhook { name: text.name, url, format, headers: headers.collect::<Result<_, String>>()? })
+        let lower = name.to_ascii_lowercase();
+        if let Some(own) = OWN_HEADERS.iter().find(|own| **own == lower) {
+            return Err(format!("headers: leave {own} out, each call has its own"));
+        }
+        if !names.insert(lower) {
+            return Err("headers: a name is there twice, as capital letters do not count".to_owned());
+        }
+        headers.push((name, secret(&value)?));
+    }
+    Ok(headers)
 }
 
 fn secret(text: &str) -> Result<Secret, String> {
@@ -180,6 +192,11 @@ mod tests {
             ("url = \"http://x\"\nformat = \"pagerduty\"", "key"),
             ("url = \"http://x\"\nbody = { text = \"{rlue}\" }", "{rlue}"),
             ("url = \"http://x\"\nheaders = { \"a b\" = \"x\" }", "header"),
+            ("url = \"http://x\"\nheaders = { Content-Length = \"5\" }", "leave content-length out"),
+            ("url = \"http://x\"\nheaders = { Transfer-Encoding = \"x\" }", "leave transfer-encoding out"),
+            ("url = \"http://x\"\nheaders = { HOST = \"x\" }", "leave host out"),
+            ("url = \"http://x\"\nheaders = { connection = \"close\" }", "leave connection out"),
+            ("url = \"http://x\"\nheaders = { X-A = \"x\", x-a = \"y\" }", "twice"),
         ] {
             let head = if wrong.is_empty() { "" } else { "[[webhook]]\nname = \"ops\"\n" };
             let error = parse(&format!("{RULE}{head}{wrong}\n")).expect_err(wrong).to_string();

@@ -179,7 +179,9 @@ impl Caller {
             return Err(Miss::Late);
         }
         let Request { url: address, headers, body } = self.request(url, body).map_err(Miss::Failed)?;
-        let request = self.agent.post(&address).header("content-type", "application/json");
+        let has_type = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("content-type"));
+        let request = self.agent.post(&address);
+        let request = if has_type { request } else { request.header("content-type", "application/json") };
         let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         let request = request.config().timeout_global(Some(time)).build();
         let is_secret = !url.contains(':');

@@ -88,6 +88,27 @@ fn what_finds_no_answer_is_sent_at_the_next_start() {
     assert_eq!(fs::read_to_string(&spool).unwrap(), "");
 }
 
+#[test]
+fn a_content_type_of_the_rules_is_the_only_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = Secret::Text(format!("http://{}/", listener.local_addr().unwrap()));
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let call = Call::read(&stream);
+        stream.write_all(OK.as_bytes()).unwrap();
+        call.head
+    });
+    let headers = vec![("Content-Type".to_owned(), Secret::Text("application/cloudevents+json".to_owned()))];
+    let receiver = Webhook { name: "ops".to_owned(), url, format: WebhookFormat::Event, headers };
+    let mut sender = Sender::start(folder.path().join(SPOOL), &[receiver]).unwrap();
+    sender.offer("ops", &Event::of_rule("r"));
+    assert_eq!(end(&mut sender, LONG), DeliveryCounts { done: 1, ..DeliveryCounts::default() });
+    let head = answering.join().unwrap();
+    let types: Vec<&String> = head.iter().filter(|line| line.starts_with("content-type:")).collect();
+    assert_eq!(types, ["content-type: application/cloudevents+json"]);
+}
+
 /// A port at which no socket listens, since it was just given back.
 fn dead_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
