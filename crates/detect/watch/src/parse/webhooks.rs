@@ -24,7 +24,7 @@ pub(super) struct WebhookText {
     url: String,
     format: Option<String>,
     key: Option<String>,
-    body: Option<serde_json::Value>,
+    body: Option<toml::Value>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
 }
@@ -85,10 +85,7 @@ fn webhook(text: WebhookText) -> Result<Webhook, String> {
             .map_err(|_| "url: write https://HOST[:PORT]/PATH, without spaces, or file:PATH".to_owned())?;
     }
     let format = match (text.format.as_deref(), text.body, text.key) {
-        (None, Some(body), None) => {
-            check_body(&body)?;
-            WebhookFormat::Body(body)
-        }
+        (None, Some(body), None) => WebhookFormat::Body(json(body)?),
         (None | Some("event"), None, None) => WebhookFormat::Event,
         (Some("slack"), None, None) => WebhookFormat::Slack,
         (Some("alertmanager"), None, None) => WebhookFormat::Alertmanager,
@@ -138,40 +135,58 @@ fn secret(text: &str) -> Result<Secret, String> {
     }
 }
 
-/// Refuses words in braces that an event does not have.
-fn check_body(body: &serde_json::Value) -> Result<(), String> {
-    use serde_json::Value;
-    match body {
+/// A body as JSON, which lacks dates, nan and inf.
+fn json(body: toml::Value) -> Result<serde_json::Value, String> {
+    use toml::Value;
+    Ok(match body {
         Value::String(text) => {
-            // As the body is filled in: from each brace to the next closing one.
-            let mut rest = text.as_str();
-            let mut words = std::iter::from_fn(|| {
-                let (word, behind) = rest.split_once('{')?.1.split_once('}')?;
-                rest = behind;
-                Some(word)
-            });
-            let is_known =
-                |word: &&str| WORDS.contains(word) || word.starts_with("key.") || word.starts_with("about.");
-            let unknown = words.find(|word| !is_known(word));
-            unknown.map_or(Ok(()), |word| {
-                // A text that is JSON itself has all its members in braces, so also its secrets.
-                let word = if is_name(word) { word } else { "..." };
-                Err(format!(
-                    "body: {{{word}}} means nothing; there are {}, key.FIELD and about.FIELD",
-                    WORDS.join(", ")
-                ))
-            })
+            check_words(&text)?;
+            text.into()
         }
-        Value::Array(all) => all.iter().try_for_each(check_body),
-        Value::Object(members) => members.values().try_for_each(check_body),
-        _ => Ok(()),
-    }
+        Value::Integer(number) => number.into(),
+        Value::Boolean(is_true) => is_true.into(),
+        Value::Float(number) if number.is_finite() => number.into(),
+        Value::Float(_) => return Err("body: JSON has neither nan nor inf: write a text".to_owned()),
+        Value::Datetime(_) => {
+            return Err("body: JSON has no dates: write a text, with quotes around the date".to_owned());
+        }
+        Value::Array(all) => all.into_iter().map(json).collect::<Result<_, _>>()?,
+        Value::Table(members) => {
+            let members = members.into_iter().map(|(name, value)| Ok((name, json(value)?)));
+            serde_json::Value::Object(members.collect::<Result<_, String>>()?)
+        }
+    })
+}
+
+/// Refuses words in braces that an event does not have.
+fn check_words(text: &str) -> Result<(), String> {
+    // As the body is filled in: from each brace to the next closing one.
+    let mut rest = text;
+    let mut words = std::iter::from_fn(|| {
+        let (word, behind) = rest.split_once('{')?.1.split_once('}')?;
+        rest = behind;
+        Some(word)
+    });
+    let is_known =
+        |word: &&str| WORDS.contains(word) || word.starts_with("key.") || word.starts_with("about.");
+    let unknown = words.find(|word| !is_known(word));
+    unknown.map_or(Ok(()), |word| {
+        // A text that is JSON itself has all its members in braces, so also its secrets.
+        let word = if is_name(word) { word } else { "..." };
+        Err(format!(
+            "body: {{{word}}} means nothing; there are {}, key.FIELD and about.FIELD",
+            WORDS.join(", ")
+        ))
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::check_address;
     use crate::parse;
+    use crate::rules::WebhookFormat;
 
     const RULE: &str = "[[rule]]\nname = \"r\"\non = \"packet\"\nwebhook = \"ops\"\n";
 
@@ -191,6 +206,10 @@ mod tests {
             ("url = \"http://x\"\nformat = \"teams\"", "slack"),
             ("url = \"http://x\"\nformat = \"pagerduty\"", "key"),
             ("url = \"http://x\"\nbody = { text = \"{rlue}\" }", "{rlue}"),
+            ("url = \"http://x\"\nbody = { list = [{ when = 2026-01-01T00:00:00Z }] }", "no dates"),
+            ("url = \"http://x\"\nbody = 07:32:00", "no dates"),
+            ("url = \"http://x\"\nbody = { n = nan }", "neither nan nor inf"),
+            ("url = \"http://x\"\nbody = [1.5, -inf]", "neither nan nor inf"),
             ("url = \"http://x\"\nheaders = { \"a b\" = \"x\" }", "header"),
             ("url = \"http://x\"\nheaders = { Content-Length = \"5\" }", "leave content-length out"),
             ("url = \"http://x\"\nheaders = { Transfer-Encoding = \"x\" }", "leave transfer-encoding out"),
@@ -203,6 +222,15 @@ mod tests {
             assert!(error.contains(told), "{wrong}: {error}");
         }
     }
+    #[test]
+    fn a_body_of_toml_becomes_json() {
+        let body = "{ t = \"{rule}\", n = -7, f = 0.5, b = true, list = [1, \"{key.src}\", { x = \"\" }] }";
+        let text = format!("{RULE}[[webhook]]\nname = \"ops\"\nurl = \"http://x\"\nbody = {body}\n");
+        let expected =
+            json!({"t": "{rule}", "n": -7, "f": 0.5, "b": true, "list": [1, "{key.src}", {"x": ""}]});
+        assert_eq!(parse(&text).expect("rules").webhooks[0].format, WebhookFormat::Body(expected));
+    }
+
     #[test]
     fn no_mistake_shows_a_secret() {
         for (wrong, told) in [
