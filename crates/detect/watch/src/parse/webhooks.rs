@@ -46,13 +46,13 @@ pub(crate) fn check_address(text: &str) -> Result<(), &'static str> {
     let host_len = server.rfind(']').map_or_else(|| server.find(':').unwrap_or(server.len()), |at| at + 1);
     let (host, port) = server.split_at(host_len);
     let is_bracketed = || host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    let is_name =
-        |name: &str| !name.contains(|c: char| c.is_whitespace() || matches!(c, '[' | ']' | '\\' | '"'));
     let is_host = match host.contains(['[', ']']) {
         true => is_bracketed().is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok()),
-        false => !host.is_empty() && is_name(host),
+        false => !host.is_empty(),
     };
-    if !is_host || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    // Some programs take a backslash for a slash: `http://host\@other/` has two hosts.
+    let is_plain = !authority.contains(['\\', '"']);
+    if !is_host || !is_plain || text.contains(|c: char| c.is_whitespace() || c.is_control()) {
         return Err("write https://HOST/PATH, without spaces");
     }
     let is_port = port.is_empty()
@@ -260,5 +260,11 @@ mod tests {
         for address in ["http://a", "https://u:w@a.b:8080/x?y", "http://[::1]:80/", "http://10.0.0.1:1"] {
             check_address(address).unwrap_or_else(|why| panic!("{why}"));
         }
+        for address in
+            ["http://127.0.0.1:1\\@x/", "http://x\\/", "http://u\"@x/", "http://\\@[::1]/", "http://x\"/"]
+        {
+            assert!(check_address(address).is_err(), "{address}");
+        }
+        check_address("http://x/a\\b?q={\"a\":1}").unwrap_or_else(|why| panic!("{why}"));
     }
 }

@@ -318,7 +318,7 @@ fn checked(
 /// An address without its path and password, which may be secret.
 fn host_of(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let authority = rest.split(['/', '?', '#', '\\']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}")
 }

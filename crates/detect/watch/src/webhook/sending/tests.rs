@@ -109,6 +109,12 @@ fn a_content_type_of_the_rules_is_the_only_one() {
     assert_eq!(types, ["content-type: application/cloudevents+json"]);
 }
 
+#[test]
+fn a_backslash_ends_the_host_of_an_address() {
+    assert_eq!(host_of("https://u:w@a:1/x@y"), "https://a:1");
+    assert_eq!(host_of("https://a\\@b/x"), "https://a");
+}
+
 /// A port at which no socket listens, since it was just given back.
 fn dead_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
