@@ -48,7 +48,7 @@ impl Bell {
     }
 
     /// Makes the other end readable. Never blocks, and ignores errors: if the buffer of the socket is full, the other
-    /// end is readable already; if it is closed, there is nobody to wake.
+    /// end is readable already; if it is closed, no process waits.
     pub fn ring(&self) {
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         // SAFETY: one byte of a constant is read.

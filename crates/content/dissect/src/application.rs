@@ -213,7 +213,7 @@ fn mqtt(bytes: &[u8]) -> Detection<()> {
 /// The server's greeting, its error instead, or the client's answer.
 fn mysql(bytes: &[u8]) -> Detection<()> {
     const PACKET: usize = 4;
-    /// Capability CLIENT_PROTOCOL_41, without which nobody has connected since 2004.
+    /// Capability CLIENT_PROTOCOL_41, which all clients since 2004 set.
     const PROTOCOL_41: u16 = 0x0200;
     let &[low, middle, 0, number, ref body @ ..] = bytes else { return Detection::NoMatch };
     let len = usize::from(u16::from_le_bytes([low, middle]));

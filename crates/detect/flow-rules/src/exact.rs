@@ -197,7 +197,7 @@ impl<const K: usize> Rules<K> {
         self.file_all(hash_of);
     }
 
-    /// Takes memory for so many rules.
+    /// Reserves memory for this many rules.
     fn reserve(&mut self, rules: usize) {
         self.slots = vec![0; slots_for(rules)];
         self.entries.reserve_exact(rules);
@@ -297,7 +297,7 @@ impl ExactTable {
         }
     }
 
-    /// Takes memory for so many rules, of either version of IP.
+    /// Reserves memory for this many rules, of either version of IP.
     pub(crate) fn reserve(&mut self, rules: usize) {
         self.v4.reserve(rules);
         self.v6.reserve(rules);

@@ -28,6 +28,21 @@ pub(crate) struct Outbox {
     pub(crate) interfaces: Vec<Interface>,
 }
 
+#[cfg(test)]
+impl Outbox {
+    /// Without a past, for tests of rules and scripts.
+    pub(crate) fn empty() -> Outbox {
+        Outbox {
+            events: Vec::new(),
+            periods: Vec::new(),
+            faults: Vec::new(),
+            past: Past::new(0, 0),
+            recordings: Recordings::new(".".into(), 1),
+            interfaces: Vec::new(),
+        }
+    }
+}
+
 /// An event of a rule, before its limit is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Happening<'a> {

@@ -474,8 +474,6 @@ fn value_of(row: AccountRow, account: &InterfaceAccount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::past::Past;
-    use crate::recording::Recordings;
 
     const MS: i64 = 1_000_000;
     const SECOND: i64 = 1000 * MS;
@@ -485,14 +483,7 @@ mod tests {
         let rules = crate::parse(text).expect("a rule");
         let rule = &rules.rules[0];
         let mut state = RuleState::new(0, rule);
-        let mut out = Outbox {
-            events: Vec::new(),
-            periods: Vec::new(),
-            faults: Vec::new(),
-            past: Past::new(0, 0),
-            recordings: Recordings::new(".".into(), 1),
-            interfaces: Vec::new(),
-        };
+        let mut out = Outbox::empty();
         for (source, time_ns) in packets {
             let src = Some([10, 0, 0, *source].into());
             let subject = Subject { src, packets: 1, bytes: 100, ..Subject::default() };

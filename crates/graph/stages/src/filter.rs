@@ -56,8 +56,8 @@ pub struct FilterStage {
     tags: TagLook,
 }
 
-/// A look for VLAN tags among the first packets, as long as the filter has accepted none: many filters look behind no
-/// tag.
+/// A look for VLAN tags among the first packets, as long as the filter has accepted none: most filters do not look past
+/// tags, and the account then gives a hint.
 #[derive(Default)]
 struct TagLook {
     looked: u64,

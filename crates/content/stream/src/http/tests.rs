@@ -248,7 +248,7 @@ fn requests_match_responses_after_losses() {
     one.answer("b");
     one.exchange("c");
     assert_eq!(one.matched(), [false, true]);
-    // A response whose length cannot be told, and one that is none.
+    // A response with an invalid length, and bytes that are not a response.
     for bad in ["HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc", "nonsense\r\n\r\n"] {
         let mut one = Exchange::default();
         one.exchange("a");

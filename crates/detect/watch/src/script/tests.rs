@@ -7,8 +7,6 @@ use tapline_sys::usage;
 
 use super::*;
 use crate::limit::Limit;
-use crate::past::Past;
-use crate::recording::Recordings;
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
@@ -29,22 +27,11 @@ fn load_with(text: &str, operations: u64) -> Result<Script, String> {
     Script::load(&entry, 0, text.to_owned(), operations)
 }
 
-fn outbox() -> Outbox {
-    Outbox {
-        events: Vec::new(),
-        periods: Vec::new(),
-        faults: Vec::new(),
-        past: Past::new(0, 0),
-        recordings: Recordings::new(".".into(), 1),
-        interfaces: Vec::new(),
-    }
-}
-
 /// The fault that a call of `f` gave, and the bytes that stay.
 fn call(text: &str) -> (String, isize) {
     let whole = format!("on_timer(\"1s\", \"f\");\n{text}");
     let mut script = load_with(&whole, 300_000).unwrap_or_else(|why| panic!("{text}: {why}"));
-    let mut out = outbox();
+    let mut out = Outbox::empty();
     let (memory, time) = (heap::taken(), usage::thread_time());
     script.call(0, 1, None, None, &mut out);
     let time = usage::thread_time() - time;
@@ -196,7 +183,7 @@ fn a_call_has_a_bound_of_memory() {
         match load(&format!("on_timer(\"1s\", \"f\");\n{code}")) {
             Err(why) => eprintln!("{code:.80}: {why}"),
             Ok(mut script) => {
-                let mut out = outbox();
+                let mut out = Outbox::empty();
                 script.call(0, 1, None, None, &mut out);
                 eprintln!("{code:.80}: {:?}", out.faults.first());
                 let grown = heap::taken() - before;
@@ -214,7 +201,7 @@ fn tables_have_a_bound_of_memory() {
          fn f() { let s = `x`; for i in 0..15 { s += s; } for i in 0..1000 { set(\"t\", add(\"n\", 1, 1), s + i); } }",
     )
     .unwrap();
-    let mut out = outbox();
+    let mut out = Outbox::empty();
     let before = heap::taken();
     (0..30).for_each(|_| script.call(0, 1, None, None, &mut out));
     let grown = heap::taken() - before;
@@ -247,7 +234,7 @@ fn a_script_that_is_always_late_is_called_no_more() {
     let code =
         "on_timer(\"1s\", \"f\"); fn f() { let s = `x`; for i in 0..15 { s += s; } loop { s.to_upper(); } }";
     let mut script = load_with(code, 1_000_000_000).unwrap();
-    let mut out = outbox();
+    let mut out = Outbox::empty();
     script.late = LATE_MAX - 1;
     script.budget = Arc::new(CallBudget::new(1));
     let budget = Arc::clone(&script.budget);
