@@ -92,7 +92,7 @@ pub(super) const SECTIONS: &[Section] = &[
         title: "Cost of a packet by component, before and after",
         conditions: PENTIUM,
         change: "Time stamp, filter and copies have become small; what is left is the kernel's general path of a packet, \
-                 which AF_XDP leaves out.",
+                 which AF_XDP leaves out where the driver supports zero copy.",
         measure: rates::breakdown,
     },
     Section {
@@ -148,8 +148,8 @@ pub(super) const SECTIONS: &[Section] = &[
         place: "Packet Capture Evaluation",
         title: "Share captured by size: libpcap, a ring, the driver",
         conditions: FLOOD,
-        change: "libpcap uses a shared ring itself since 1.0; what PF_RING won over the kernel's path then, AF_XDP wins \
-                 now.",
+        change: "libpcap uses a shared ring itself since 1.0; over a virtual link, whose driver copies each packet, \
+                 AF_XDP gains nothing more. What PF_RING gained then, drivers with zero copy can gain now.",
         measure: slides::share_captured,
     },
     Section {

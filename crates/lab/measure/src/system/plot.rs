@@ -1,5 +1,7 @@
 //! Charts for the report: groups of bars with whiskers, as SVG inside the page.
 
+use std::ops::Range;
+
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -10,6 +12,8 @@ const WIDTH: u32 = 900;
 const HEIGHT: u32 = 340;
 /// Share of a group's width that its bars take.
 const FILLED: f64 = 0.84;
+/// Where the greatest value is more than so many times the least, small bars would not be seen: the axis is logarithmic.
+const LINEAR_RATIO: f64 = 200.0;
 
 /// One bar: its height, and the least and most of its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,16 +68,26 @@ impl Bars {
         Ok(svg)
     }
 
-    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
+    fn axis(&self) -> Axis {
         let bars = || self.series.iter().flat_map(|(_, bars)| bars.iter().flatten());
         let top = bars().map(|bar| bar.most.max(bar.value)).fold(self.top, f64::max);
-        let top = if top > 0.0 { top * 1.05 } else { 1.0 };
+        let least = bars().map(|bar| bar.value).fold(f64::INFINITY, f64::min);
+        if least > 0.0 && top > least * LINEAR_RATIO {
+            Axis::Logarithmic { least: least.log10().floor(), most: top.log10().ceil() }
+        } else {
+            Axis::Linear { most: if top > 0.0 { top * 1.05 } else { 1.0 } }
+        }
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
+        let axis = self.axis();
+        let Range { start, end } = axis.range();
         let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
         let mut chart = ChartBuilder::on(&area)
             .margin(10)
             .x_label_area_size(28)
             .y_label_area_size(78)
-            .build_cartesian_2d(0.0..self.groups.len() as f64, 0.0..top)?;
+            .build_cartesian_2d(0.0..self.groups.len() as f64, start..end)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -81,7 +95,7 @@ impl Bars {
             .y_desc(self.unit.as_str())
             .y_labels(6)
             .max_light_lines(0)
-            .y_label_formatter(&|value| short(*value))
+            .y_label_formatter(&|height| short(axis.value(*height)))
             .label_style(("sans-serif", 13))
             .axis_desc_style(("sans-serif", 13))
             .draw()?;
@@ -93,20 +107,52 @@ impl Bars {
             });
             let shapes: Vec<(f64, Bar)> = shapes.collect();
             chart.draw_series(shapes.iter().map(|&(left, bar)| {
-                Rectangle::new([(left, 0.0), (left + width * 0.92, bar.value)], colour(at).filled())
+                let right = left + width * 0.92;
+                Rectangle::new([(left, start), (right, axis.height(bar.value))], colour(at).filled())
             }))?;
             chart.draw_series(shapes.iter().map(|&(left, bar)| {
                 let middle = left + width * 0.46;
-                PathElement::new([(middle, bar.least), (middle, bar.most)], BLACK.stroke_width(1))
+                let ends = [bar.least, bar.most].map(|value| (middle, axis.height(value)));
+                PathElement::new(ends, BLACK.stroke_width(1))
             }))?;
         }
         let style = TextStyle::from(("sans-serif", 13).into_font()).pos(Pos::new(HPos::Center, VPos::Top));
         for (group, name) in self.groups.iter().enumerate() {
-            let (x, y) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
+            let (x, y) = chart.backend_coord(&(group as f64 + 0.5, start));
             area.draw(&Text::new(name.as_str(), (x, y + 8), style.clone()))?;
         }
         area.present()?;
         Ok(())
+    }
+}
+
+/// The vertical axis: heights are values, or their powers of ten.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Axis {
+    Linear { most: f64 },
+    Logarithmic { least: f64, most: f64 },
+}
+
+impl Axis {
+    fn range(self) -> Range<f64> {
+        match self {
+            Axis::Linear { most } => 0.0..most,
+            Axis::Logarithmic { least, most } => least..most,
+        }
+    }
+
+    fn height(self, value: f64) -> f64 {
+        match self {
+            Axis::Linear { .. } => value,
+            Axis::Logarithmic { least, .. } => value.log10().max(least),
+        }
+    }
+
+    fn value(self, height: f64) -> f64 {
+        match self {
+            Axis::Linear { .. } => height,
+            Axis::Logarithmic { .. } => 10_f64.powf(height),
+        }
     }
 }
 
@@ -129,6 +175,20 @@ mod tests {
         }
         let legend: Vec<_> = bars.legend().collect();
         assert_eq!(legend[1], ("theirs <&>", "#e69f00".to_owned()));
+    }
+
+    #[test]
+    fn small_bars_are_seen_next_to_large_ones() {
+        let bar = |value: f64| Bar { value, least: 0.0, most: value };
+        let mut bars = Bars::default();
+        bars.put("a filter", "ours", bar(12.0));
+        bars.put("a packet", "ours", bar(2_000.0));
+        assert_eq!(bars.axis(), Axis::Linear { most: 2_100.0 });
+        bars.put("a wake-up", "ours", bar(84_240.0));
+        let axis = bars.axis();
+        assert_eq!(axis, Axis::Logarithmic { least: 1.0, most: 5.0 });
+        assert_eq!([axis.height(100.0), axis.height(0.0), axis.value(3.0)], [2.0, 1.0, 1000.0]);
+        assert!(bars.svg().unwrap().contains("100k"));
     }
 
     #[test]
