@@ -196,7 +196,7 @@ impl LiveFrames {
     /// refused for another reason.
     ///
     /// # Errors
-    /// As of [`send`](Self::send), but never `ENOBUFS`.
+    /// As of [`send`](Self::send); `ENOBUFS` only while the kernel has no number for the pages of another run.
     pub fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
@@ -271,9 +271,19 @@ impl LiveFrames {
         self.dropped += self.handed.iter().map(|handed| handed.lost as u64).sum::<u64>();
         match word(word::REFUSED) {
             _ if !self.handed.is_empty() => Ok(()),
-            0 => outcome,
+            0 => outcome.map_err(full_when_out_of_numbers),
             _ => Err(SyscallError::from_errno(CALL, (word(word::ERROR) as i64 as i32).saturating_neg())),
         }
+    }
+}
+
+/// Each run has a pool of pages, and the kernel a number for each pool: 65,534 at a time. A pool whose frames are still
+/// under way when the run ends is looked at again a second later, so tens of thousands of short runs in a second use up
+/// all numbers (`ENOSPC`). That is a queue which is full, and which has room soon.
+fn full_when_out_of_numbers(error: SyscallError) -> SyscallError {
+    match error.errno() {
+        libc::ENOSPC => SyscallError::from_errno(error.call, libc::ENOBUFS),
+        _ => error,
     }
 }
 
@@ -286,6 +296,12 @@ fn page_len() -> usize {
 mod tests {
     use super::*;
     use crate::bpf;
+
+    #[test]
+    fn runs_without_a_number_find_a_full_queue() {
+        let errno = |given| full_when_out_of_numbers(SyscallError::from_errno("bpf", given)).errno();
+        assert_eq!([libc::ENOSPC, libc::EPERM].map(errno), [libc::ENOBUFS, libc::EPERM]);
+    }
 
     /// An empty namespace, whose loopback interface takes no XDP frames.
     #[test]

@@ -28,7 +28,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
     /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets with times are
-    /// sent by AF_PACKET, which costs least if few are due at once, unless their rate is known to be 100,000 a second
+    /// sent by AF_PACKET, which costs least if few are due at once, unless their rate is known to be 250,000 a second
     /// or more. The first line of output, and --json, name the back end, and why a faster one was not used.
     #[arg(long, value_name = "NAME", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
@@ -64,9 +64,9 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Packets per second from which the fastest back end keeps the rate best, as several packets are due at once
-    /// (docs/sending.md).
-    const MANY: f64 = 100e3;
+    /// Packets per second from which the fastest back end is used, as several packets are due at once and AF_PACKET comes
+    /// to its limit (docs/sending.md).
+    const MANY: f64 = 250e3;
 
     /// Whether few packets are due at once, as far as is known.
     fn is_slow(self) -> bool {
