@@ -4,11 +4,11 @@ mod plan;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tapline_flow::export::{Foreign, Value};
 use tapline_flow::{Collected, EndReason, Endpoint, Flow, FlowContext, KnownField, KnownFields};
 use tapline_packet::{LinkType, Timestamp};
 
 use crate::bytes::number;
-use crate::field::Field;
 use crate::sampling::Sampled;
 use crate::sflow::packet_head;
 use crate::totals::{FlowKey, FlowTotals, Totals};
@@ -135,170 +135,176 @@ impl Draft {
 
     /// Takes the value of a field.
     #[inline]
-    pub(crate) fn set(&mut self, field: Field, is_reverse: bool, bytes: &[u8]) {
+    pub(crate) fn set(&mut self, field: Value, is_reverse: bool, bytes: &[u8]) {
         let at = usize::from(is_reverse);
         let side = &mut self.sides[at];
         let ms = |bytes: &[u8]| (number(bytes) as i64).saturating_mul(MS);
         let known = match field {
-            Field::Octets => {
+            Value::Octets => {
                 side.bytes = number(bytes);
                 (KnownField::Bytes, at)
             }
-            Field::Packets => {
+            Value::Packets => {
                 side.packets = number(bytes);
                 (KnownField::Packets, at)
             }
-            Field::PostOctets => {
-                side.post_bytes = number(bytes);
-                (KnownField::Bytes, at)
-            }
-            Field::PostPackets => {
-                side.post_packets = number(bytes);
-                (KnownField::Packets, at)
-            }
-            Field::TcpFlags => {
+            Value::TcpFlags => {
                 // Of two octets the low one has the flags (RFC 9565).
                 side.tcp_flags |= number(bytes) as u8;
                 (KnownField::TcpFlags, at)
             }
-            Field::TcpFlagsFirst => {
+            Value::TcpFlagsFirst => {
                 side.tcp_flags_first = number(bytes) as u8;
                 side.tcp_flags |= side.tcp_flags_first;
                 (KnownField::TcpFlagsFirst, at)
             }
-            Field::ClassOfService => {
+            Value::ClassOfService => {
                 side.tos = number(bytes) as u8;
                 (KnownField::Tos, at)
             }
-            Field::TtlMin => {
+            Value::TtlMin => {
                 side.ttl_min = number(bytes) as u8;
                 (KnownField::TtlMin, at)
             }
-            Field::TtlMax => {
+            Value::TtlMax => {
                 side.ttl_max = number(bytes) as u8;
                 (KnownField::TtlMax, at)
             }
-            Field::Ttl => {
-                (side.ttl_min, side.ttl_max) = (number(bytes) as u8, number(bytes) as u8);
-                self.known.add(KnownField::TtlMax, at);
-                (KnownField::TtlMin, at)
-            }
-            Field::SourceAddress => return set_address(&mut self.addresses[0], bytes),
-            Field::DestinationAddress => return set_address(&mut self.addresses[1], bytes),
-            Field::SourcePort => {
+            Value::SourceAddress => return set_address(&mut self.addresses[0], bytes),
+            Value::DestinationAddress => return set_address(&mut self.addresses[1], bytes),
+            Value::SourcePort => {
                 self.ports[0] = number(bytes) as u16;
                 (KnownField::Port, 0)
             }
-            Field::DestinationPort => {
+            Value::DestinationPort => {
                 self.ports[1] = number(bytes) as u16;
                 (KnownField::Port, 1)
             }
-            Field::Protocol => {
+            Value::Protocol => {
                 self.protocol = number(bytes) as u8;
                 (KnownField::Protocol, 0)
             }
-            Field::IcmpTypeCode => return set_icmp(&mut self.icmp, 0, number(bytes) as u16),
-            Field::IcmpType => return set_icmp(&mut self.icmp, 0x00ff, (number(bytes) as u16) << 8),
-            Field::IcmpCode => return set_icmp(&mut self.icmp, 0xff00, number(bytes) as u16 & 0xff),
-            Field::StartUptime => return self.uptimes[0] = Some(number(bytes) as u32),
-            Field::EndUptime => return self.uptimes[1] = Some(number(bytes) as u32),
-            Field::StartMilliseconds => return self.start = Some(ms(bytes)),
-            Field::EndMilliseconds => return self.end = Some(ms(bytes)),
-            Field::TotalOctets => return side.total_bytes = Some(number(bytes)),
-            Field::TotalPackets => return side.total_packets = Some(number(bytes)),
+            Value::IcmpTypeCode => return set_icmp(&mut self.icmp, 0, number(bytes) as u16),
+            Value::IcmpType => return set_icmp(&mut self.icmp, 0x00ff, (number(bytes) as u16) << 8),
+            Value::IcmpCode => return set_icmp(&mut self.icmp, 0xff00, number(bytes) as u16 & 0xff),
+            Value::StartUptime => return self.uptimes[0] = Some(number(bytes) as u32),
+            Value::EndUptime => return self.uptimes[1] = Some(number(bytes) as u32),
+            Value::StartMilliseconds => return self.start = Some(ms(bytes)),
+            Value::EndMilliseconds => return self.end = Some(ms(bytes)),
+            Value::Foreign(field) => return self.set_foreign(field, at, bytes),
             _ => return self.set_rare(field, bytes),
         };
         self.known.add(known.0, known.1);
     }
 
     #[inline(never)]
-    fn set_rare(&mut self, field: Field, bytes: &[u8]) {
+    fn set_rare(&mut self, field: Value, bytes: &[u8]) {
         let value = number(bytes);
         let (low, signed) = (value as u32, value as i64);
         match field {
-            Field::SourcePrefix => self.prefix_lens[0] = value as u8,
-            Field::DestinationPrefix => self.prefix_lens[1] = value as u8,
-            Field::Ingress => {
+            Value::SourcePrefix => self.prefix_lens[0] = value as u8,
+            Value::DestinationPrefix => self.prefix_lens[1] = value as u8,
+            Value::Ingress => {
                 self.ingress = low;
                 self.know(KnownField::Ingress, 0);
             }
-            Field::Egress => {
+            Value::Egress => {
                 self.egress = low;
                 self.know(KnownField::Egress, 0);
             }
-            // The interface below a logical one, for records that do not tell that.
-            Field::IngressPhysical if self.ingress == 0 => {
-                self.ingress = low;
-                self.know(KnownField::Ingress, 0);
-            }
-            Field::EgressPhysical if self.egress == 0 => {
-                self.egress = low;
-                self.know(KnownField::Egress, 0);
-            }
-            Field::SourceAs => self.autonomous_systems[0] = low,
-            Field::DestinationAs => self.autonomous_systems[1] = low,
-            Field::NextHop => {
+            Value::SourceAs => self.autonomous_systems[0] = low,
+            Value::DestinationAs => self.autonomous_systems[1] = low,
+            Value::NextHop => {
                 let mut address = None;
                 set_address(&mut address, bytes);
                 self.next_hop = address.filter(|address| !address.is_unspecified()).or(self.next_hop);
             }
-            Field::ExporterAddress => {
+            Value::ExporterV4 | Value::ExporterV6 => {
                 let mut address = None;
                 set_address(&mut address, bytes);
                 self.exporter = address.filter(|address| !address.is_unspecified()).or(self.exporter);
             }
-            Field::Vlan => {
+            Value::Vlan => {
                 if value > 0 {
                     self.vlan = value as u16 & 0x0fff;
                 }
                 self.know(KnownField::Vlan, 0);
             }
-            Field::Direction => {
+            Value::Direction => {
                 self.direction = value as u8;
                 self.know(KnownField::Direction, 0);
             }
-            Field::MplsTop => {
+            Value::MplsTop => {
                 self.mpls = low >> 4;
                 self.know(KnownField::Label, 0);
             }
-            Field::EndReason => self.end_reason = value as u8,
-            Field::Tunnel => {
+            Value::EndReason => self.end_reason = value as u8,
+            Value::Tunnel => {
                 self.tunnel = low;
                 self.know(KnownField::Tunnel, 0);
             }
-            Field::PostSourceAddress => set_address(&mut self.post_addresses[0], bytes),
-            Field::PostDestinationAddress => set_address(&mut self.post_addresses[1], bytes),
-            Field::PostSourcePort => self.post_ports[0] = Some(value as u16),
-            Field::PostDestinationPort => self.post_ports[1] = Some(value as u16),
-            Field::FlowId => self.flow_id = value,
-            Field::NatEvent => self.nat_event = Some(value as u8),
-            Field::FrameLen => self.frame_len = low,
-            Field::FrameSection => self.set_section(LinkType::ETHERNET, bytes),
-            Field::IpSection => self.set_section(LinkType::RAW, bytes),
-            Field::FirewallEvent => self.firewall_event = Some(value as u8),
-            Field::StartSeconds => self.start = Some(signed.saturating_mul(1000 * MS)),
-            Field::EndSeconds => self.end = Some(signed.saturating_mul(1000 * MS)),
-            Field::StartNtp => self.start = Some(of_ntp(value)),
-            Field::EndNtp => self.end = Some(of_ntp(value)),
-            Field::StartDelta => self.deltas[0] = Some(low),
-            Field::EndDelta => self.deltas[1] = Some(low),
-            Field::ObservedSeconds => self.end = self.end.or(Some(signed.saturating_mul(1000 * MS))),
-            Field::ObservedMilliseconds => self.end = self.end.or(Some(signed.saturating_mul(MS))),
-            Field::DurationMilliseconds => self.duration_ns = Some(i64::from(low) * MS),
-            Field::DurationMicroseconds => self.duration_ns = Some(i64::from(low) * 1000),
-            Field::BootMilliseconds => self.boot_ns = Some(signed.saturating_mul(MS)),
-            Field::SamplingInterval => self.sampled.interval = low,
-            Field::SamplingPackets => self.sampled.packets = low,
-            Field::SamplingSpace => self.sampled.space = low,
-            Field::SamplingSize => self.sampled.size = low,
-            Field::SamplingPopulation => self.sampled.population = low,
-            Field::SamplingProbability => self.sampled.probability = float(bytes),
-            Field::SelectorAlgorithm => self.sampled.algorithm = value as u16,
-            Field::Sampler => self.sampled.sampler = Some(value),
-            Field::System => self.sampled.is_of_system = true,
-            Field::Domain => self.sampled.domain = Some(low),
-            Field::Template => self.sampled.template = Some(value as u16),
+            Value::PostSourceAddress => set_address(&mut self.post_addresses[0], bytes),
+            Value::PostDestinationAddress => set_address(&mut self.post_addresses[1], bytes),
+            Value::PostSourcePort => self.post_ports[0] = Some(value as u16),
+            Value::PostDestinationPort => self.post_ports[1] = Some(value as u16),
+            Value::FlowId => self.flow_id = value,
+            Value::NatEvent => self.nat_event = Some(value as u8),
+            Value::FirewallEvent => self.firewall_event = Some(value as u8),
+            Value::StartSeconds => self.start = Some(signed.saturating_mul(1000 * MS)),
+            Value::EndSeconds => self.end = Some(signed.saturating_mul(1000 * MS)),
+            Value::StartNtp => self.start = Some(of_ntp(value)),
+            Value::EndNtp => self.end = Some(of_ntp(value)),
+            Value::DurationMilliseconds => self.duration_ns = Some(i64::from(low) * MS),
+            Value::SamplingInterval => self.sampled.interval = low,
+            Value::ObservationDomain => self.sampled.domain = Some(low),
             _ => {}
+        }
+    }
+
+    /// Takes the value of a field that only records of others have, of the direction `at`.
+    #[inline(never)]
+    fn set_foreign(&mut self, field: Foreign, at: usize, bytes: &[u8]) {
+        let value = number(bytes);
+        let (low, signed) = (value as u32, value as i64);
+        let side = &mut self.sides[at];
+        match field {
+            Foreign::PostOctets => {
+                side.post_bytes = value;
+                self.know(KnownField::Bytes, at);
+            }
+            Foreign::PostPackets => {
+                side.post_packets = value;
+                self.know(KnownField::Packets, at);
+            }
+            Foreign::TotalOctets => side.total_bytes = Some(value),
+            Foreign::TotalPackets => side.total_packets = Some(value),
+            Foreign::Ttl => {
+                (side.ttl_min, side.ttl_max) = (value as u8, value as u8);
+                self.know(KnownField::TtlMax, at);
+                self.know(KnownField::TtlMin, at);
+            }
+            // The interface below a logical one, for records that do not tell that.
+            Foreign::IngressPhysical if self.ingress == 0 => self.set_rare(Value::Ingress, bytes),
+            Foreign::EgressPhysical if self.egress == 0 => self.set_rare(Value::Egress, bytes),
+            Foreign::IngressPhysical | Foreign::EgressPhysical => {}
+            Foreign::FrameLen => self.frame_len = low,
+            Foreign::FrameSection => self.set_section(LinkType::ETHERNET, bytes),
+            Foreign::IpSection => self.set_section(LinkType::RAW, bytes),
+            Foreign::StartDelta => self.deltas[0] = Some(low),
+            Foreign::EndDelta => self.deltas[1] = Some(low),
+            Foreign::ObservedSeconds => self.end = self.end.or(Some(signed.saturating_mul(1000 * MS))),
+            Foreign::ObservedMilliseconds => self.end = self.end.or(Some(signed.saturating_mul(MS))),
+            Foreign::DurationMicroseconds => self.duration_ns = Some(i64::from(low) * 1000),
+            Foreign::BootMilliseconds => self.boot_ns = Some(signed.saturating_mul(MS)),
+            Foreign::SamplingPackets => self.sampled.packets = low,
+            Foreign::SamplingSpace => self.sampled.space = low,
+            Foreign::SamplingSize => self.sampled.size = low,
+            Foreign::SamplingPopulation => self.sampled.population = low,
+            Foreign::SamplingProbability => self.sampled.probability = float(bytes),
+            Foreign::SelectorAlgorithm => self.sampled.algorithm = value as u16,
+            Foreign::Sampler => self.sampled.sampler = Some(value),
+            Foreign::System => self.sampled.is_of_system = true,
+            Foreign::Template => self.sampled.template = Some(value as u16),
         }
     }
 

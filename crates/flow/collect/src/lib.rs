@@ -22,7 +22,6 @@ mod bytes;
 mod collector;
 mod draft;
 mod error;
-mod field;
 mod flow_sink;
 mod netflow5;
 mod sampling;

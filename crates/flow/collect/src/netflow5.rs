@@ -12,11 +12,11 @@
 use std::net::IpAddr;
 
 use tapline_flow::KnownField;
+use tapline_flow::export::Value;
 
 use crate::account::Protocol;
 use crate::bytes::Bytes;
 use crate::draft::{Draft, MessageTime};
-use crate::field::Field;
 
 /// Octets of a record of version 5. Those of 1 and 7 have four more.
 const RECORD_LEN: usize = 48;
@@ -85,7 +85,7 @@ fn record(record: &[u8; RECORD_LEN]) -> Draft {
     draft.next_hop = Some(address(8)).filter(|address| !address.is_unspecified());
     (draft.ingress, draft.egress) = (u16_at(12).into(), u16_at(14).into());
     for (field, at) in
-        [(Field::Packets, 16), (Field::Octets, 20), (Field::StartUptime, 24), (Field::EndUptime, 28)]
+        [(Value::Packets, 16), (Value::Octets, 20), (Value::StartUptime, 24), (Value::EndUptime, 28)]
     {
         draft.set(field, false, &record[at..at + 4]);
     }

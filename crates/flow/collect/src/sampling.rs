@@ -217,9 +217,9 @@ impl SamplingRates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Field;
+    use tapline_flow::export::{Foreign, Value};
 
-    fn draft(fields: &[(Field, u32)]) -> Draft {
+    fn draft(fields: &[(Value, u32)]) -> Draft {
         let mut draft = Draft::new();
         fields.iter().for_each(|(field, value)| draft.set(*field, false, &value.to_be_bytes()));
         draft
@@ -228,52 +228,67 @@ mod tests {
     #[test]
     fn the_nearest_scope_decides() {
         let mut rates = SamplingRates::default();
-        let of = |rates: &SamplingRates, fields: &[(Field, u32)]| {
+        let of = |rates: &SamplingRates, fields: &[(Value, u32)]| {
             rates.of(&draft(fields), 0, &SharedRates::default())
         };
         assert_eq!(of(&rates, &[]), None, "unknown is not 1");
         rates.learn(
-            &draft(&[(Field::Sampler, 7), (Field::SamplingPackets, 1), (Field::SamplingSpace, 99)]),
+            &draft(&[
+                (Value::Foreign(Foreign::Sampler), 7),
+                (Value::Foreign(Foreign::SamplingPackets), 1),
+                (Value::Foreign(Foreign::SamplingSpace), 99),
+            ]),
             0,
         );
         assert_eq!(of(&rates, &[]), Some(100), "the only sampler");
-        rates.learn(&draft(&[(Field::SamplingInterval, 10)]), 0);
-        rates.learn(&draft(&[(Field::Ingress, 3), (Field::SamplingInterval, 20)]), 0);
-        rates.learn(&draft(&[(Field::Template, 300), (Field::SamplingInterval, 30)]), 0);
+        rates.learn(&draft(&[(Value::SamplingInterval, 10)]), 0);
+        rates.learn(&draft(&[(Value::Ingress, 3), (Value::SamplingInterval, 20)]), 0);
+        rates.learn(&draft(&[(Value::Foreign(Foreign::Template), 300), (Value::SamplingInterval, 30)]), 0);
         assert_eq!(of(&rates, &[]), Some(10));
-        assert_eq!(of(&rates, &[(Field::Ingress, 3)]), Some(20));
-        assert_eq!(of(&rates, &[(Field::Template, 300)]), Some(30));
-        assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::Sampler, 7)]), Some(100));
-        assert_eq!(of(&rates, &[(Field::Ingress, 3), (Field::SamplingInterval, 5)]), Some(5));
-        assert_eq!(rates.learn(&draft(&[(Field::Ingress, 3)]), 0), None);
+        assert_eq!(of(&rates, &[(Value::Ingress, 3)]), Some(20));
+        assert_eq!(of(&rates, &[(Value::Foreign(Foreign::Template), 300)]), Some(30));
+        assert_eq!(of(&rates, &[(Value::Ingress, 3), (Value::Foreign(Foreign::Sampler), 7)]), Some(100));
+        assert_eq!(of(&rates, &[(Value::Ingress, 3), (Value::SamplingInterval, 5)]), Some(5));
+        assert_eq!(rates.learn(&draft(&[(Value::Ingress, 3)]), 0), None);
     }
 
     /// RFC 5477, 8.2: which elements count follows from the algorithm.
     #[test]
     fn each_algorithm_has_its_elements() {
-        let told = |fields: &[(Field, u32)]| draft(fields).sampled.told();
-        let systematic = [(Field::SamplingPackets, 1), (Field::SamplingSpace, 0)];
-        let random = [(Field::SamplingSize, 1), (Field::SamplingPopulation, 256)];
+        let told = |fields: &[(Value, u32)]| draft(fields).sampled.told();
+        let systematic =
+            [(Value::Foreign(Foreign::SamplingPackets), 1), (Value::Foreign(Foreign::SamplingSpace), 0)];
+        let random =
+            [(Value::Foreign(Foreign::SamplingSize), 1), (Value::Foreign(Foreign::SamplingPopulation), 256)];
         assert_eq!(told(&[systematic, random].concat()), Some(1));
-        let algorithm = [(Field::SelectorAlgorithm, 3)];
+        let algorithm = [(Value::Foreign(Foreign::SelectorAlgorithm), 3)];
         assert_eq!(told(&[&systematic[..], &random, &algorithm].concat()), Some(256));
         assert_eq!(told(&random), Some(256));
         assert_eq!(
-            told(&[(Field::SamplingSize, 4), (Field::SamplingPopulation, 10)]),
+            told(&[
+                (Value::Foreign(Foreign::SamplingSize), 4),
+                (Value::Foreign(Foreign::SamplingPopulation), 10)
+            ]),
             Some(3),
             "2.5, rounded"
         );
-        assert_eq!(told(&[(Field::SamplingSize, 4), (Field::SamplingPopulation, 1)]), None);
-        assert_eq!(told(&[(Field::SamplingProbability, 0.01_f32.to_bits())]), Some(100));
+        assert_eq!(
+            told(&[
+                (Value::Foreign(Foreign::SamplingSize), 4),
+                (Value::Foreign(Foreign::SamplingPopulation), 1)
+            ]),
+            None
+        );
+        assert_eq!(told(&[(Value::Foreign(Foreign::SamplingProbability), 0.01_f32.to_bits())]), Some(100));
         for nonsense in [0.0_f32, -1.0, 2.0, f32::NAN, f32::INFINITY] {
-            assert_eq!(told(&[(Field::SamplingProbability, nonsense.to_bits())]), None);
+            assert_eq!(told(&[(Value::Foreign(Foreign::SamplingProbability), nonsense.to_bits())]), None);
         }
     }
 
     #[test]
     fn domains_share_samplers_unless_they_differ() {
         let (mut shared, none) = (SharedRates::default(), SamplingRates::default());
-        let record = draft(&[(Field::Sampler, 7)]);
+        let record = draft(&[(Value::Foreign(Foreign::Sampler), 7)]);
         shared.learn(Scope::Sampler(7), 100, None);
         shared.learn(Scope::Sampler(7), 100, None);
         assert_eq!(none.of(&record, 0, &shared), Some(100));
@@ -283,7 +298,7 @@ mod tests {
         assert_eq!(none.of(&record, 0, &shared), None, "which one is not known");
         shared.learn(Scope::System, 50, None);
         assert_eq!(none.of(&draft(&[]), 0, &shared), Some(50));
-        let options = draft(&[(Field::Domain, 9), (Field::SamplingInterval, 70)]);
+        let options = draft(&[(Value::ObservationDomain, 9), (Value::SamplingInterval, 70)]);
         let learnt = SamplingRates::default().learn(&options, 0).expect("an interval");
         shared.learn(learnt.scope, learnt.interval, learnt.before);
         assert_eq!([8, 9].map(|domain| none.of(&draft(&[]), domain, &shared)), [Some(50), Some(70)]);

@@ -7,9 +7,10 @@
 
 use std::collections::HashSet;
 
+use tapline_flow::export::{Foreign, Value};
+
 use crate::bytes::Bytes;
 use crate::draft::{PlacedField, Plan};
-use crate::field::Field;
 
 /// Fields of a template at most: no router's comes near.
 pub(crate) const FIELDS_MAX: usize = 512;
@@ -55,7 +56,7 @@ struct Step {
     at: u16,
     len: u16,
     /// `None` for a field that is skipped; only templates of variable length have such steps.
-    field: Option<(Field, bool)>,
+    field: Option<(Value, bool)>,
 }
 
 /// The form of templates.
@@ -89,13 +90,13 @@ impl Template {
         for (place, field) in raw.iter().enumerate() {
             let is_scope9 = form == Form::V9 && place < usize::from(scopes);
             let known = match is_scope9 {
-                true => Field::of_scope9(field.id),
-                false => Field::of(field.enterprise, field.id),
+                true => of_scope9(field.id),
+                false => Value::of_number(field.enterprise, field.id),
             };
             // Of elements that are repeated the first is that of the outer header (RFC 7012, 4.1 and RFC 7011, 8): all of
             // them together are one packet, the others are of what it carries.
             let known = known.filter(|_| seen.insert((is_scope9, field.enterprise, field.id)));
-            let is_system = matches!(known, Some((Field::System, _)));
+            let is_system = matches!(known, Some((Value::Foreign(Foreign::System), _)));
             // A field of no octets costs a datagram nothing, so it must cost us nothing.
             if is_system || field.len > 0 && (is_variable || known.is_some()) {
                 steps.push(Step { at, len: field.len, field: known });
@@ -121,7 +122,7 @@ impl Template {
     pub(crate) fn record<'a>(
         &self,
         bytes: &mut Bytes<'a>,
-        mut tell: impl FnMut(Field, bool, &'a [u8]),
+        mut tell: impl FnMut(Value, bool, &'a [u8]),
     ) -> Option<()> {
         if !self.is_variable {
             let record = bytes.take(self.record_len)?;
@@ -147,6 +148,16 @@ impl Template {
             }
         }
         Some(())
+    }
+}
+
+/// The meaning of a scope of version 9 (RFC 3954, 6.1), whose types have numbers of their own.
+fn of_scope9(kind: u16) -> Option<(Value, bool)> {
+    match kind {
+        1 => Some((Value::Foreign(Foreign::System), false)),
+        2 => Some((Value::Ingress, false)),
+        5 => Some((Value::Foreign(Foreign::Template), false)),
+        _ => None,
     }
 }
 
@@ -204,7 +215,7 @@ fn raw_field(bytes: &mut Bytes<'_>, form: Form) -> Option<RawField> {
 mod tests {
     use super::*;
 
-    fn fields_of(template: &Template, record: &[u8]) -> Option<Vec<(Field, Vec<u8>)>> {
+    fn fields_of(template: &Template, record: &[u8]) -> Option<Vec<(Value, Vec<u8>)>> {
         let mut told = Vec::new();
         template.record(&mut Bytes(record), |field, _, value| told.push((field, value.to_vec())))?;
         Some(told)
@@ -224,11 +235,11 @@ mod tests {
             told(&[1, 0, 0, 3, 0, 4, 0, 1, 127, 255, 0, 3, 0, 1, 0, 2], Form::Ipfix, false).unwrap();
         assert_eq!((id, fixed.record_len, fixed.is_options()), (256, 6, false));
         let seen = fields_of(&fixed, &[6, 9, 9, 9, 1, 2]).unwrap();
-        assert_eq!(seen, [(Field::Protocol, vec![6]), (Field::Octets, vec![1, 2])]);
+        assert_eq!(seen, [(Value::Protocol, vec![6]), (Value::Octets, vec![1, 2])]);
         assert_eq!(fields_of(&fixed, &[6, 9, 9, 9, 1]), None);
         let (_, varied) = told(&[1, 0, 0, 2, 0, 96, 255, 255, 0, 4, 0, 1], Form::Ipfix, false).unwrap();
-        assert_eq!(fields_of(&varied, &[2, b'o', b'k', 17]).unwrap(), [(Field::Protocol, vec![17])]);
-        assert_eq!(fields_of(&varied, &[255, 0, 1, 7, 17]).unwrap(), [(Field::Protocol, vec![17])]);
+        assert_eq!(fields_of(&varied, &[2, b'o', b'k', 17]).unwrap(), [(Value::Protocol, vec![17])]);
+        assert_eq!(fields_of(&varied, &[255, 0, 1, 7, 17]).unwrap(), [(Value::Protocol, vec![17])]);
         assert_eq!(fields_of(&varied, &[255, 255, 255, 7, 17]), None);
     }
 
@@ -237,8 +248,8 @@ mod tests {
         // Scope 2, interface; option 34.
         let (_, options) = told(&[1, 1, 0, 4, 0, 4, 0, 2, 0, 4, 0, 34, 0, 4], Form::V9, true).unwrap();
         let seen = fields_of(&options, &[0, 0, 0, 3, 0, 0, 0, 100]).unwrap();
-        assert_eq!(seen[0], (Field::Ingress, vec![0, 0, 0, 3]));
-        assert_eq!(seen[1], (Field::SamplingInterval, vec![0, 0, 0, 100]));
+        assert_eq!(seen[0], (Value::Ingress, vec![0, 0, 0, 3]));
+        assert_eq!(seen[1], (Value::SamplingInterval, vec![0, 0, 0, 100]));
     }
 
     #[test]

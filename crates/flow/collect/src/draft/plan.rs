@@ -11,10 +11,10 @@
 
 use std::net::IpAddr;
 
+use tapline_flow::export::{Foreign, Value};
 use tapline_flow::{FlowContext, KnownField, KnownFields};
 
 use super::{Draft, MS};
-use crate::field::Field;
 
 /// Octets that a plan may look at from the beginning of a record: fields begin in the first 256.
 pub(crate) const WINDOW: usize = 256 + 16;
@@ -105,7 +105,7 @@ pub(crate) struct Plan {
 /// A field of a template of fixed length.
 #[derive(Clone, Copy)]
 pub(crate) struct PlacedField {
-    pub(crate) field: Field,
+    pub(crate) field: Value,
     pub(crate) is_reverse: bool,
     pub(crate) at: usize,
     pub(crate) len: usize,
@@ -131,6 +131,10 @@ impl Plan {
     fn add(&mut self, PlacedField { field, is_reverse, at, len }: PlacedField) -> Option<()> {
         let at = u8::try_from(at).ok().filter(|_| !is_reverse)?;
         if let Some(address) = self.address(field) {
+            // Both elements of an exporter's address.
+            if address.is_some() {
+                return None;
+            }
             *address = match len {
                 4 => Some(Address { at, is_v6: false }),
                 16 => Some(Address { at, is_v6: true }),
@@ -139,9 +143,9 @@ impl Plan {
             return Some(());
         }
         let clock = match field {
-            Field::StartUptime | Field::EndUptime => Some(Clock::Uptime),
-            Field::StartMilliseconds | Field::EndMilliseconds => Some(Clock::Milliseconds),
-            Field::StartSeconds | Field::EndSeconds => Some(Clock::Seconds),
+            Value::StartUptime | Value::EndUptime => Some(Clock::Uptime),
+            Value::StartMilliseconds | Value::EndMilliseconds => Some(Clock::Milliseconds),
+            Value::StartSeconds | Value::EndSeconds => Some(Clock::Seconds),
             _ => None,
         };
         if clock.is_some() && self.clock.is_some_and(|known| Some(known) != clock) {
@@ -157,42 +161,42 @@ impl Plan {
         Some(())
     }
 
-    fn address(&mut self, field: Field) -> Option<&mut Option<Address>> {
+    fn address(&mut self, field: Value) -> Option<&mut Option<Address>> {
         Some(match field {
-            Field::SourceAddress => &mut self.addresses[0],
-            Field::DestinationAddress => &mut self.addresses[1],
-            Field::NextHop => &mut self.next_hop,
-            Field::ExporterAddress => &mut self.exporter,
+            Value::SourceAddress => &mut self.addresses[0],
+            Value::DestinationAddress => &mut self.addresses[1],
+            Value::NextHop => &mut self.next_hop,
+            Value::ExporterV4 | Value::ExporterV6 => &mut self.exporter,
             _ => return None,
         })
     }
 
     /// The number of a field, and the field of the flow that is known with it.
-    fn number(&mut self, field: Field) -> Option<(&mut Number, Option<(KnownField, usize)>)> {
+    fn number(&mut self, field: Value) -> Option<(&mut Number, Option<(KnownField, usize)>)> {
         Some(match field {
-            Field::StartUptime | Field::StartMilliseconds | Field::StartSeconds => (&mut self.times[0], None),
-            Field::EndUptime | Field::EndMilliseconds | Field::EndSeconds => (&mut self.times[1], None),
-            Field::Octets => (&mut self.octets, Some((KnownField::Bytes, 0))),
-            Field::Packets => (&mut self.packets, Some((KnownField::Packets, 0))),
-            Field::SourcePort => (&mut self.ports[0], Some((KnownField::Port, 0))),
-            Field::DestinationPort => (&mut self.ports[1], Some((KnownField::Port, 1))),
-            Field::Protocol => (&mut self.protocol, Some((KnownField::Protocol, 0))),
-            Field::TcpFlags => (&mut self.tcp_flags, Some((KnownField::TcpFlags, 0))),
-            Field::ClassOfService => (&mut self.tos, Some((KnownField::Tos, 0))),
-            Field::TtlMin => (&mut self.ttls[0], Some((KnownField::TtlMin, 0))),
-            Field::TtlMax => (&mut self.ttls[1], Some((KnownField::TtlMax, 0))),
-            Field::IcmpTypeCode => (&mut self.icmp, None),
-            Field::Ingress => (&mut self.ingress, Some((KnownField::Ingress, 0))),
-            Field::Egress => (&mut self.egress, Some((KnownField::Egress, 0))),
-            Field::Vlan => (&mut self.vlan, Some((KnownField::Vlan, 0))),
-            Field::Direction => (&mut self.direction, Some((KnownField::Direction, 0))),
-            Field::EndReason => (&mut self.end_reason, None),
-            Field::SourceAs => (&mut self.autonomous_systems[0], None),
-            Field::DestinationAs => (&mut self.autonomous_systems[1], None),
-            Field::SourcePrefix => (&mut self.prefix_lens[0], None),
-            Field::DestinationPrefix => (&mut self.prefix_lens[1], None),
-            Field::SamplingInterval => (&mut self.sampling, None),
-            Field::Sampler => (&mut self.sampler, None),
+            Value::StartUptime | Value::StartMilliseconds | Value::StartSeconds => (&mut self.times[0], None),
+            Value::EndUptime | Value::EndMilliseconds | Value::EndSeconds => (&mut self.times[1], None),
+            Value::Octets => (&mut self.octets, Some((KnownField::Bytes, 0))),
+            Value::Packets => (&mut self.packets, Some((KnownField::Packets, 0))),
+            Value::SourcePort => (&mut self.ports[0], Some((KnownField::Port, 0))),
+            Value::DestinationPort => (&mut self.ports[1], Some((KnownField::Port, 1))),
+            Value::Protocol => (&mut self.protocol, Some((KnownField::Protocol, 0))),
+            Value::TcpFlags => (&mut self.tcp_flags, Some((KnownField::TcpFlags, 0))),
+            Value::ClassOfService => (&mut self.tos, Some((KnownField::Tos, 0))),
+            Value::TtlMin => (&mut self.ttls[0], Some((KnownField::TtlMin, 0))),
+            Value::TtlMax => (&mut self.ttls[1], Some((KnownField::TtlMax, 0))),
+            Value::IcmpTypeCode => (&mut self.icmp, None),
+            Value::Ingress => (&mut self.ingress, Some((KnownField::Ingress, 0))),
+            Value::Egress => (&mut self.egress, Some((KnownField::Egress, 0))),
+            Value::Vlan => (&mut self.vlan, Some((KnownField::Vlan, 0))),
+            Value::Direction => (&mut self.direction, Some((KnownField::Direction, 0))),
+            Value::EndReason => (&mut self.end_reason, None),
+            Value::SourceAs => (&mut self.autonomous_systems[0], None),
+            Value::DestinationAs => (&mut self.autonomous_systems[1], None),
+            Value::SourcePrefix => (&mut self.prefix_lens[0], None),
+            Value::DestinationPrefix => (&mut self.prefix_lens[1], None),
+            Value::SamplingInterval => (&mut self.sampling, None),
+            Value::Foreign(Foreign::Sampler) => (&mut self.sampler, None),
             _ => return None,
         })
     }

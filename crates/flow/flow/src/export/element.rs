@@ -43,9 +43,10 @@ pub(crate) enum Registry {
     Ours,
 }
 
-/// Source of a field's value.
+/// Source of a field's value, in records that are written and in those of other exporters.
+#[allow(missing_docs, reason = "the elements of the registry say what they are")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
     Octets,
     Packets,
     Protocol,
@@ -98,13 +99,52 @@ pub(crate) enum Value {
     NatEvent,
     FirewallEvent,
     FlowId,
+    Foreign(Foreign),
     Place(PlaceField),
     Detail(Detail),
 }
 
+/// A value that only records of other exporters have.
+#[allow(missing_docs, reason = "the elements of the registry say what they are")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Foreign {
+    /// Counters after middleboxes, for records that have no others.
+    PostOctets,
+    PostPackets,
+    /// Counters since the beginning of the flow.
+    TotalOctets,
+    TotalPackets,
+    IngressPhysical,
+    EgressPhysical,
+    Ttl,
+    /// Microseconds before the message's time.
+    StartDelta,
+    EndDelta,
+    ObservedSeconds,
+    ObservedMilliseconds,
+    DurationMicroseconds,
+    /// Milliseconds since 1970 at which the exporter's uptime was 0.
+    BootMilliseconds,
+    SamplingPackets,
+    SamplingSpace,
+    SamplingSize,
+    SamplingPopulation,
+    SamplingProbability,
+    SelectorAlgorithm,
+    Sampler,
+    /// The scope that means all of the exporter: of version 9, and the exporting process of IPFIX.
+    System,
+    /// The scope of a template.
+    Template,
+    /// The length of a frame, and the first bytes of it, or of an IP packet (RFC 7133, RFC 5477).
+    FrameLen,
+    FrameSection,
+    IpSection,
+}
+
 /// Source of a field's value that files of places have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PlaceField {
+pub enum PlaceField {
     SourceCountry,
     DestinationCountry,
     SourceAsName,
@@ -115,7 +155,7 @@ pub(crate) enum PlaceField {
 
 /// Source of a field's value that flows have only if asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Detail {
+pub enum Detail {
     ServerRtt,
     ClientRtt,
     Response,
@@ -453,6 +493,37 @@ mod tests {
             [27, 139, 58, 14]
         );
         assert_eq!(Element::of_name("destinationIPv6Address").unwrap().for_family(IpFamily::V4).id, 12);
+    }
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        let skipped = ["ipVersion", "samplingAlgorithm", "flowSelectorAlgorithm", "hashSelectedRangeMax"];
+        for element in ELEMENTS.iter().filter(|element| element.registry != Registry::Ours) {
+            let read = |is_reverse: bool| {
+                let (enterprise, id) = element.number(is_reverse, 99);
+                Value::of_number(enterprise.unwrap_or(0), id)
+            };
+            let value = match element.value {
+                Value::Detail(_) => None,
+                _ if skipped.contains(&element.name) => None,
+                _ if element.name == "octetTotalCount" => Some(Value::Foreign(Foreign::TotalOctets)),
+                _ if element.name == "packetTotalCount" => Some(Value::Foreign(Foreign::TotalPackets)),
+                value => Some(value),
+            };
+            for is_reverse in [false, true] {
+                assert_eq!(read(is_reverse), value.map(|value| (value, is_reverse)), "{}", element.name);
+            }
+        }
+        for (enterprise, id, read) in [
+            (0, 232, Some((Value::Octets, true))),
+            (0, 48, Some((Value::Foreign(Foreign::Sampler), false))),
+            (0, 40_005, Some((Value::FirewallEvent, false))),
+            (CERT, 15, Some((Value::TcpFlags, false))),
+            (0, 0, None),
+            (9, 1, None),
+        ] {
+            assert_eq!(Value::of_number(enterprise, id), read, "{enterprise}/{id}");
+        }
     }
 
     #[test]

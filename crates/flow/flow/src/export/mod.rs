@@ -40,7 +40,7 @@ use tapline_packet::Timestamp;
 pub use self::parquet::{ParquetEncoder, ParquetLimits, ParquetWriter, parquet_template};
 pub use collector::ExportTarget;
 pub use community::community_id;
-pub use element::{ELEMENTS, Element};
+pub use element::{ELEMENTS, Element, Foreign, Value};
 pub use file::MessageFile;
 pub use rows::{RowFormat, RowWriter};
 pub use sink::FlowSink;

@@ -199,6 +199,7 @@ impl<'f> RecordView<'f> {
                 Some(greatest) => greatest.into(),
                 None => return FieldValue::Absent,
             },
+            Value::Foreign(_) => return FieldValue::Absent,
             Value::Throughput => return throughput(side).map_or(FieldValue::Absent, FieldValue::Number),
             Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(FieldValue::Absent),
         })

@@ -134,6 +134,7 @@ impl Element {
             Value::PostDestinationPort => "destination port after translation",
             Value::NatEvent => "event of the translation, by IANA's registry",
             Value::FirewallEvent => "event of the firewall, by IANA's registry",
+            Value::Foreign(_) => "in no template",
             Value::Place(field) => field.content(),
             Value::Detail(detail) => detail.content(),
         }

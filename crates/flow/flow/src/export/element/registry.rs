@@ -1,6 +1,11 @@
-//! The elements that templates can have.
+//! The elements that templates can have, and those that only records of other exporters have.
+//!
+//! ```text
+//! number of IANA's, version 9's (the same up to 127), CERT's (6871) --Value::of_number--> Value | none: its octets are skipped
+//! enterprise 29305: the same, of the reverse direction (RFC 5103)
+//! ```
 
-use super::{Detail, Element, PlaceField, Registry, Value};
+use super::{CERT, Detail, Element, Foreign, PlaceField, REVERSE, REVERSE_BIT, Registry, Value};
 use crate::SIZES;
 
 const fn element(name: &'static str, id: u16, len: u16, value: Value, is_directional: bool) -> Element {
@@ -165,3 +170,92 @@ pub const ELEMENTS: &[Element] = &[
 
 const _: () =
     assert!(SIZES[0] == 64 && SIZES[SIZES.len() - 1] == 1500, "the names of the elements tell the classes");
+
+/// Numbers of IANA's registry and of Cisco's that are read otherwise than written, or read alone.
+const READ: &[(u16, Value)] = &[
+    // Cisco's firewalls have what the initiator sent as 231 and 298 (NSEL).
+    (231, Value::Octets),
+    (298, Value::Packets),
+    (180, Value::SourcePort),
+    (182, Value::SourcePort),
+    (181, Value::DestinationPort),
+    (183, Value::DestinationPort),
+    (154, Value::StartNtp),
+    (155, Value::EndNtp),
+    (50, Value::SamplingInterval),
+    // 40001 to 40005 are those of Cisco's firewalls before version 8.4.
+    (40_001, Value::PostSourceAddress),
+    (40_002, Value::PostDestinationAddress),
+    (40_003, Value::PostSourcePort),
+    (40_004, Value::PostDestinationPort),
+    (40_005, Value::FirewallEvent),
+    (23, Value::Foreign(Foreign::PostOctets)),
+    (24, Value::Foreign(Foreign::PostPackets)),
+    (85, Value::Foreign(Foreign::TotalOctets)),
+    (86, Value::Foreign(Foreign::TotalPackets)),
+    (252, Value::Foreign(Foreign::IngressPhysical)),
+    (253, Value::Foreign(Foreign::EgressPhysical)),
+    (192, Value::Foreign(Foreign::Ttl)),
+    (158, Value::Foreign(Foreign::StartDelta)),
+    (159, Value::Foreign(Foreign::EndDelta)),
+    (322, Value::Foreign(Foreign::ObservedSeconds)),
+    (323, Value::Foreign(Foreign::ObservedMilliseconds)),
+    (162, Value::Foreign(Foreign::DurationMicroseconds)),
+    (160, Value::Foreign(Foreign::BootMilliseconds)),
+    (305, Value::Foreign(Foreign::SamplingPackets)),
+    (306, Value::Foreign(Foreign::SamplingSpace)),
+    (309, Value::Foreign(Foreign::SamplingSize)),
+    (310, Value::Foreign(Foreign::SamplingPopulation)),
+    (311, Value::Foreign(Foreign::SamplingProbability)),
+    (304, Value::Foreign(Foreign::SelectorAlgorithm)),
+    (48, Value::Foreign(Foreign::Sampler)),
+    (302, Value::Foreign(Foreign::Sampler)),
+    (144, Value::Foreign(Foreign::System)),
+    (145, Value::Foreign(Foreign::Template)),
+    (312, Value::Foreign(Foreign::FrameLen)),
+    // Cisco's layer2packetSectionData.
+    (104, Value::Foreign(Foreign::FrameSection)),
+    (315, Value::Foreign(Foreign::FrameSection)),
+    (313, Value::Foreign(Foreign::IpSection)),
+];
+
+impl Value {
+    /// The value of an element in a record of another exporter, and whether it is of the reverse direction; `None` for
+    /// elements that are skipped.
+    pub fn of_number(enterprise: u32, id: u16) -> Option<(Value, bool)> {
+        match enterprise {
+            // What the responder sent, as Cisco's firewalls have it (NSEL).
+            0 if id == 232 => Some((Value::Octets, true)),
+            0 if id == 299 => Some((Value::Packets, true)),
+            0 => Some((Value::of_iana(id)?, false)),
+            REVERSE => Some((Value::of_iana(id)?, true)),
+            CERT => match id & !REVERSE_BIT {
+                14 => Some((Value::TcpFlagsFirst, id & REVERSE_BIT != 0)),
+                15 => Some((Value::TcpFlags, id & REVERSE_BIT != 0)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn of_iana(id: u16) -> Option<Value> {
+        let read = READ.iter().find(|(number, _)| *number == id).map(|(_, value)| *value);
+        let written = || {
+            let mut of_iana = ELEMENTS.iter().filter(|element| element.registry == Registry::Iana);
+            of_iana.find(|element| element.id == id).map(|element| element.value)
+        };
+        read.or_else(written).filter(|value| !value.is_skipped())
+    }
+
+    /// Whether readers skip the value: it follows from others, or flows of other exporters have no room for it.
+    fn is_skipped(self) -> bool {
+        matches!(
+            self,
+            Value::IpVersion
+                | Value::SamplingAlgorithm
+                | Value::FlowSelector
+                | Value::GreatestHash
+                | Value::Detail(_)
+        )
+    }
+}
