@@ -179,10 +179,6 @@ pub mod ancillary {
     pub const PKTTYPE: u32 = BASE + 4;
     /// The kernel's index of the interface.
     pub const IFINDEX: u32 = BASE + 8;
-    /// A netlink attribute; no packet of ours has one.
-    pub const NLATTR: u32 = BASE + 12;
-    /// A nested netlink attribute; no packet of ours has one.
-    pub const NLATTR_NEST: u32 = BASE + 16;
     /// The firewall mark; does not reach user space.
     pub const MARK: u32 = BASE + 20;
     /// The receive queue; does not reach user space.
@@ -199,8 +195,6 @@ pub mod ancillary {
     pub const VLAN_TAG: u32 = BASE + 44;
     /// 1 if a VLAN tag was taken out of the bytes, else 0.
     pub const VLAN_TAG_PRESENT: u32 = BASE + 48;
-    /// Offset of the payload, as the kernel's dissector finds it.
-    pub const PAY_OFFSET: u32 = BASE + 52;
     /// A random number.
     pub const RANDOM: u32 = BASE + 56;
     /// The protocol identifier of a VLAN tag that was taken out of the bytes; 0 without one.

@@ -199,8 +199,6 @@ pub mod port {
     pub const VXLAN: u16 = 4789;
     /// VXLAN in Linux before a port was assigned.
     pub const VXLAN_LINUX: u16 = 8472;
-    /// VXLAN with a protocol field (GPE).
-    pub const VXLAN_GPE: u16 = 4790;
     /// Geneve.
     pub const GENEVE: u16 = 6081;
 

@@ -47,6 +47,19 @@ impl Timestamp {
     }
 }
 
+/// Year, month and day of a day that is counted from 1970-01-01, in the Gregorian calendar: cycles of 400 years, and
+/// years that begin in March, so that the day of a leap year comes last.
+pub const fn date_of_day(day: i64) -> (i64, u8, u8) {
+    let day = day + 719_468;
+    let (cycle, day) = (day.div_euclid(146_097), day.rem_euclid(146_097));
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, is_next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (cycle * 400 + year + is_next, month as u8, day as u8)
+}
+
 /// The time of both clocks at one moment: the wall clock for names and time stamps, the steady clock for intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! open (protocol 0: nothing is received yet)
-//!   set_reserve, set_vnet_header, attach_filter          before the ring
+//!   set_vnet_header, attach_filter                       before the ring
 //!   map_ring
 //!   set_timestamping, set_ignore_outgoing, join_promiscuous
 //! bind                                                   packets arrive from here on
@@ -111,14 +111,6 @@ impl PacketSocket {
         Ok(socket)
     }
 
-    /// Room in bytes to leave before each packet in the ring. Before [`map_ring`](Self::map_ring).
-    ///
-    /// # Errors
-    /// `EBUSY` once the ring exists.
-    pub fn set_reserve(&self, bytes: u32) -> Result<(), SyscallError> {
-        self.set(libc::PACKET_RESERVE, "setsockopt(PACKET_RESERVE)", bytes as c_int)
-    }
-
     /// Puts a `struct virtio_net_hdr` (10 bytes) just before each packet. Before [`map_ring`](Self::map_ring).
     ///
     /// The kernel drops packets whose segmentation that header cannot express (tunnels, for one), so this costs packets
@@ -137,7 +129,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// `EINVAL` for a program that the kernel finds wrong or longer than 4096 instructions; `ENOMEM` for one whose
-    /// translation exceeds `net.core.optmem_max`; `EPERM` after [`lock_filter`](Self::lock_filter).
+    /// translation exceeds `net.core.optmem_max`; `EPERM` if the filter is locked.
     pub fn attach_filter(&self, program: &[Insn]) -> Result<(), SyscallError> {
         const CALL: &str = "setsockopt(SO_ATTACH_FILTER)";
         let len = u16::try_from(program.len()).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
@@ -158,7 +150,7 @@ impl PacketSocket {
     ///
     /// # Errors
     /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`;
-    /// `EPERM` after [`lock_filter`](Self::lock_filter).
+    /// `EPERM` if the filter is locked.
     pub fn attach_program(&self, program: &crate::bpf::LoadedProgram) -> Result<(), SyscallError> {
         let fd = program.as_fd().as_raw_fd();
         option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, "setsockopt(SO_ATTACH_BPF)", &fd)
@@ -167,19 +159,9 @@ impl PacketSocket {
     /// Lets nothing pass from now on.
     ///
     /// # Errors
-    /// `EPERM` after [`lock_filter`](Self::lock_filter).
+    /// `EPERM` if the filter is locked.
     pub fn attach_drop_all(&self) -> Result<(), SyscallError> {
         self.attach_filter(&[DROP_ALL])
-    }
-
-    /// Forbids any change of the filter from now on, also by a process to which the socket is passed. Minimum kernel:
-    /// 3.9.
-    ///
-    /// # Errors
-    /// The error of setsockopt(2).
-    pub fn lock_filter(&self) -> Result<(), SyscallError> {
-        let one: c_int = 1;
-        option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_LOCK_FILTER, "setsockopt(SO_LOCK_FILTER)", &one)
     }
 
     /// Sets the ring up and maps it. With `receive_hash` each packet has its hash by flow (`tp_rxhash`): where the

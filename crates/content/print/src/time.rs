@@ -1,7 +1,7 @@
 //! The time at the start of a line.
 
 use jiff::tz::TimeZone;
-use tapline_packet::Timestamp;
+use tapline_packet::{Timestamp, date_of_day};
 
 use crate::text::Text;
 use crate::{Options, Precision, TimeStyle};
@@ -102,22 +102,14 @@ fn difference(out: &mut Vec<u8>, precision: Precision, time: Timestamp, base: Ti
     fraction(out, precision, (nanos % 1_000_000_000) as u32);
 }
 
-/// `yyyy-mm-dd` of a day counted from 1970-01-01 (Howard Hinnant's `civil_from_days`).
+/// `yyyy-mm-dd` of a day counted from 1970-01-01.
 fn date(out: &mut Vec<u8>, day: i64) {
-    let shifted = day + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day_of_month = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    let (year, month, day) = date_of_day(day);
     out.dec_padded(year.max(0) as u64, 4);
     out.text("-");
-    out.dec_padded(month as u64, 2);
+    out.dec_padded(month, 2);
     out.text("-");
-    out.dec_padded(day_of_month as u64, 2);
+    out.dec_padded(day, 2);
 }
 
 #[cfg(test)]

@@ -7,57 +7,31 @@
 
 use crate::direction::WaitingSegment;
 
-/// The reason for which bytes are missing in a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum GapCause {
-    /// The receiver acknowledged them: the capture lost them.
-    Acknowledged,
-    /// More waited behind them than may wait.
-    Room,
-    /// The bytes were missing when the stream ended.
-    Ended,
-    /// The packet was captured, but not all of its bytes.
-    NotCaptured,
-}
-
-impl GapCause {
-    /// All causes.
-    pub const ALL: [GapCause; 4] =
-        [GapCause::Acknowledged, GapCause::Room, GapCause::Ended, GapCause::NotCaptured];
-
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            GapCause::Acknowledged => "acknowledged",
-            GapCause::Room => "no room",
-            GapCause::Ended => "at the end",
-            GapCause::NotCaptured => "not captured",
-        }
+tapline_packet::named_enum! {
+    /// The reason for which bytes are missing in a stream.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum GapCause {
+        /// The receiver acknowledged them: the capture lost them.
+        Acknowledged = "acknowledged",
+        /// More waited behind them than may wait.
+        Room = "no room",
+        /// The bytes were missing when the stream ended.
+        Ended = "at the end",
+        /// The packet was captured, but not all of its bytes.
+        NotCaptured = "not captured",
     }
 }
 
-/// The reason for which captured bytes belong to no stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Refusal {
-    /// From before the first byte of the stream.
-    BeforeStart,
-    /// From behind its end: FIN, RST.
-    AfterEnd,
-    /// More than 1 GiB, TCP's greatest window, from where the stream is.
-    OutOfWindow,
-}
-
-impl Refusal {
-    /// All causes.
-    pub const ALL: [Refusal; 3] = [Refusal::BeforeStart, Refusal::AfterEnd, Refusal::OutOfWindow];
-
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Refusal::BeforeStart => "before start",
-            Refusal::AfterEnd => "after end",
-            Refusal::OutOfWindow => "out of window",
-        }
+tapline_packet::named_enum! {
+    /// The reason for which captured bytes belong to no stream.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Refusal {
+        /// From before the first byte of the stream.
+        BeforeStart = "before start",
+        /// From behind its end: FIN, RST.
+        AfterEnd = "after end",
+        /// More than 1 GiB, TCP's greatest window, from where the stream is.
+        OutOfWindow = "out of window",
     }
 }
 

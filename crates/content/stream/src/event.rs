@@ -52,34 +52,22 @@ pub struct Stream {
     pub time_ns: Option<i64>,
 }
 
-/// The reason for which a stream ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndCause {
-    /// FIN.
-    Finished,
-    /// RST, of either end.
-    Reset,
-    /// Silence for longer than [`Limits::idle`].
-    Idle,
-    /// There were too many connections.
-    Evicted,
-    /// A new connection has the same addresses and ports.
-    Replaced,
-    /// The capture ended.
-    CaptureEnd,
-}
-
-impl EndCause {
-    /// A word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            EndCause::Finished => "fin",
-            EndCause::Reset => "rst",
-            EndCause::Idle => "idle",
-            EndCause::Evicted => "evicted",
-            EndCause::Replaced => "replaced",
-            EndCause::CaptureEnd => "capture end",
-        }
+tapline_packet::named_enum! {
+    /// The reason for which a stream ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EndCause {
+        /// FIN.
+        Finished = "fin",
+        /// RST, of either end.
+        Reset = "rst",
+        /// Silence for longer than [`Limits::idle`].
+        Idle = "idle",
+        /// There were too many connections.
+        Evicted = "evicted",
+        /// A new connection has the same addresses and ports.
+        Replaced = "replaced",
+        /// The capture ended.
+        CaptureEnd = "capture end",
     }
 }
 

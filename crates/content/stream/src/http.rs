@@ -149,11 +149,6 @@ impl Conversation {
         }
     }
 
-    /// Whether a stream holds HTTP as far as is known.
-    pub fn is_http(&self) -> bool {
-        [&self.client, &self.server].iter().any(|parser| !matches!(parser.state, BodyState::Lost))
-    }
-
     /// Takes the counters, which begin again at 0.
     pub fn take_unparsed(&mut self) -> Unparsed {
         std::mem::take(&mut self.unparsed)

@@ -1,5 +1,7 @@
 //! Actions of a rule, and the outputs that a packet goes to.
 
+use tapline_packet::mix::scramble;
+
 /// Outputs as a set of bits: bit 0 for packets that pass, the others in the order of their names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outputs(pub u64);
@@ -47,17 +49,8 @@ impl Share {
     pub fn chooses(self, number: u64, salt: u64) -> bool {
         let of = u64::from(self.of);
         let (block, at) = (number / of, number % of);
-        (at + mixed(block ^ salt) % of) % of < u64::from(self.chosen)
+        (at + scramble(block ^ salt) % of) % of < u64::from(self.chosen)
     }
-}
-
-/// Each bit of the result depends on all bits (splitmix64).
-#[inline]
-fn mixed(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 /// Actions of a rule.

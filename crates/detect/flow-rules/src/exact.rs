@@ -15,6 +15,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use tapline_packet::mix::fold;
 use tapline_packet::{BATCH_MAX, FiveTuple};
 
 use crate::set::Counts;
@@ -562,12 +563,6 @@ fn hash(key: &[u8], seed: u64) -> u64 {
         at += 8;
     }
     fold(fold(state ^ word(last), ODD[1]), ODD[0])
-}
-
-#[inline]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

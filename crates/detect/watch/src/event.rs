@@ -10,25 +10,16 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
-/// The kind of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventKind {
-    /// Something happened; there is no condition.
-    Seen,
-    /// A condition came to hold.
-    Raised,
-    /// The condition no longer holds.
-    Cleared,
-}
-
-impl EventKind {
-    /// Word in JSON and text.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::Seen => "seen",
-            EventKind::Raised => "raised",
-            EventKind::Cleared => "cleared",
-        }
+tapline_packet::named_enum! {
+    /// The kind of an event.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EventKind {
+        /// Something happened; there is no condition.
+        Seen = "seen",
+        /// A condition came to hold.
+        Raised = "raised",
+        /// The condition no longer holds.
+        Cleared = "cleared",
     }
 }
 

@@ -19,47 +19,28 @@ pub(crate) const FIELDS_MAX: usize = 4;
 /// The greatest length of a key in bytes: two addresses, two ports, protocol, VLAN.
 const KEY_LEN: usize = 40;
 
-/// A field by which a rule counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum KeyField {
-    /// The source address.
-    Src,
-    /// The destination address.
-    Dst,
-    /// The source port; 0 without ports.
-    SrcPort,
-    /// The destination port; 0 without ports.
-    DstPort,
-    /// The IP protocol number.
-    Protocol,
-    /// The outer VLAN's identifier; 0 without.
-    Vlan,
-    /// The two addresses, the lower one first: the same for both directions.
-    Pair,
+tapline_packet::named_enum! {
+    /// A field by which a rule counts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum KeyField {
+        /// The source address.
+        Src = "src",
+        /// The destination address.
+        Dst = "dst",
+        /// The source port; 0 without ports.
+        SrcPort = "sport",
+        /// The destination port; 0 without ports.
+        DstPort = "dport",
+        /// The IP protocol number.
+        Protocol = "proto",
+        /// The outer VLAN's identifier; 0 without.
+        Vlan = "vlan",
+        /// The two addresses, the lower one first: the same for both directions.
+        Pair = "pair",
+    }
 }
 
 impl KeyField {
-    /// Each field by its word.
-    pub const ALL: [(&'static str, KeyField); 7] = [
-        ("src", KeyField::Src),
-        ("dst", KeyField::Dst),
-        ("sport", KeyField::SrcPort),
-        ("dport", KeyField::DstPort),
-        ("proto", KeyField::Protocol),
-        ("vlan", KeyField::Vlan),
-        ("pair", KeyField::Pair),
-    ];
-
-    /// The field of a word.
-    pub fn parse(word: &str) -> Option<KeyField> {
-        KeyField::ALL.iter().find(|(known, _)| *known == word).map(|(_, field)| *field)
-    }
-
-    /// Word of the field.
-    pub fn name(self) -> &'static str {
-        KeyField::ALL.iter().find(|(_, field)| *field == self).map_or("", |(word, _)| word)
-    }
-
     fn len(self) -> usize {
         match self {
             KeyField::Src | KeyField::Dst => 16,

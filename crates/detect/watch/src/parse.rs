@@ -367,8 +367,8 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
 }
 
 fn field(word: &str) -> Result<KeyField, String> {
-    let known = || KeyField::ALL.map(|(word, _)| word).join(", ");
-    KeyField::parse(word).ok_or_else(|| format!("unknown field `{word}`; expected one of {}", known()))
+    let known = || KeyField::ALL.map(KeyField::name).join(", ");
+    KeyField::of_name(word).ok_or_else(|| format!("unknown field `{word}`; expected one of {}", known()))
 }
 
 /// `COUNT/TIME`.

@@ -21,35 +21,16 @@ const KEYS_MAX: usize = 100_000;
 /// Approximate bytes of a row or sum in addition to its values.
 const ROW_LEN: usize = 128;
 
-/// The kind of a recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecorderKind {
-    /// Rows in the order in which they were recorded.
-    List,
-    /// Number of values between powers of two.
-    Histogram,
-    /// The keys with the greatest sums.
-    Top,
-}
-
-impl RecorderKind {
-    /// The kind of a word.
-    pub fn parse(word: &str) -> Option<RecorderKind> {
-        Some(match word {
-            "list" => RecorderKind::List,
-            "histogram" => RecorderKind::Histogram,
-            "top" => RecorderKind::Top,
-            _ => return None,
-        })
-    }
-
-    /// Word of the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            RecorderKind::List => "list",
-            RecorderKind::Histogram => "histogram",
-            RecorderKind::Top => "top",
-        }
+tapline_packet::named_enum! {
+    /// The kind of a recorder.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum RecorderKind {
+        /// Rows in the order in which they were recorded.
+        List = "list",
+        /// Number of values between powers of two.
+        Histogram = "histogram",
+        /// The keys with the greatest sums.
+        Top = "top",
     }
 }
 

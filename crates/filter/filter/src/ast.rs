@@ -98,44 +98,22 @@ pub struct TunnelSelector {
     pub id: Option<u32>,
 }
 
-/// Kinds of tunnels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TunnelKind {
-    /// GRE (RFC 2784, RFC 2890) with any payload but ERSPAN.
-    Gre,
-    /// VXLAN (RFC 7348) over UDP to port 4789.
-    Vxlan,
-    /// Geneve (RFC 8926) over UDP to port 6081.
-    Geneve,
-    /// GTP-U (3GPP TS 29.281) over UDP to port 2152.
-    Gtp,
-    /// IPv4 or IPv6 in IPv4 or IPv6 (RFC 2003, RFC 2473, RFC 4213).
-    Ipip,
-    /// ERSPAN of type I, II or III over GRE.
-    Erspan,
-}
-
-impl TunnelKind {
-    /// All of them.
-    pub const ALL: [TunnelKind; 6] = [
-        TunnelKind::Gre,
-        TunnelKind::Vxlan,
-        TunnelKind::Geneve,
-        TunnelKind::Gtp,
-        TunnelKind::Ipip,
-        TunnelKind::Erspan,
-    ];
-
-    /// The word.
-    pub fn word(self) -> &'static str {
-        match self {
-            TunnelKind::Gre => "gre",
-            TunnelKind::Vxlan => "vxlan",
-            TunnelKind::Geneve => "geneve",
-            TunnelKind::Gtp => "gtp",
-            TunnelKind::Ipip => "ipip",
-            TunnelKind::Erspan => "erspan",
-        }
+tapline_packet::named_enum! {
+    /// Kinds of tunnels.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum TunnelKind {
+        /// GRE (RFC 2784, RFC 2890) with any payload but ERSPAN.
+        Gre = "gre",
+        /// VXLAN (RFC 7348) over UDP to port 4789.
+        Vxlan = "vxlan",
+        /// Geneve (RFC 8926) over UDP to port 6081.
+        Geneve = "geneve",
+        /// GTP-U (3GPP TS 29.281) over UDP to port 2152.
+        Gtp = "gtp",
+        /// IPv4 or IPv6 in IPv4 or IPv6 (RFC 2003, RFC 2473, RFC 4213).
+        Ipip = "ipip",
+        /// ERSPAN of type I, II or III over GRE.
+        Erspan = "erspan",
     }
 }
 
@@ -169,157 +147,83 @@ pub struct Qualifiers {
     pub kind: Option<IdKind>,
 }
 
-/// Words that name a protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Protocol {
-    Link,
-    Ip,
-    Arp,
-    Rarp,
-    Sctp,
-    Tcp,
-    Udp,
-    Icmp,
-    Igmp,
-    Igrp,
-    Pim,
-    Vrrp,
-    Carp,
-    Radio,
-    Ip6,
-    Icmp6,
-    Ah,
-    Esp,
-    Atalk,
-    Aarp,
-    Decnet,
-    Lat,
-    Sca,
-    Moprc,
-    Mopdl,
-    Iso,
-    Esis,
-    Isis,
-    IsisL1,
-    IsisL2,
-    IsisIih,
-    IsisLsp,
-    IsisSnp,
-    IsisCsnp,
-    IsisPsnp,
-    Clnp,
-    Stp,
-    Ipx,
-    Netbeui,
-}
-
-impl Protocol {
-    /// The word; `link` for its seven words.
-    pub fn word(self) -> &'static str {
-        match self {
-            Protocol::Link => "link",
-            Protocol::Ip => "ip",
-            Protocol::Arp => "arp",
-            Protocol::Rarp => "rarp",
-            Protocol::Sctp => "sctp",
-            Protocol::Tcp => "tcp",
-            Protocol::Udp => "udp",
-            Protocol::Icmp => "icmp",
-            Protocol::Igmp => "igmp",
-            Protocol::Igrp => "igrp",
-            Protocol::Pim => "pim",
-            Protocol::Vrrp => "vrrp",
-            Protocol::Carp => "carp",
-            Protocol::Radio => "radio",
-            Protocol::Ip6 => "ip6",
-            Protocol::Icmp6 => "icmp6",
-            Protocol::Ah => "ah",
-            Protocol::Esp => "esp",
-            Protocol::Atalk => "atalk",
-            Protocol::Aarp => "aarp",
-            Protocol::Decnet => "decnet",
-            Protocol::Lat => "lat",
-            Protocol::Sca => "sca",
-            Protocol::Moprc => "moprc",
-            Protocol::Mopdl => "mopdl",
-            Protocol::Iso => "iso",
-            Protocol::Esis => "esis",
-            Protocol::Isis => "isis",
-            Protocol::IsisL1 => "l1",
-            Protocol::IsisL2 => "l2",
-            Protocol::IsisIih => "iih",
-            Protocol::IsisLsp => "lsp",
-            Protocol::IsisSnp => "snp",
-            Protocol::IsisCsnp => "csnp",
-            Protocol::IsisPsnp => "psnp",
-            Protocol::Clnp => "clnp",
-            Protocol::Stp => "stp",
-            Protocol::Ipx => "ipx",
-            Protocol::Netbeui => "netbeui",
-        }
+tapline_packet::named_enum! {
+    /// Words that name a protocol.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Protocol {
+        Link = "link",
+        Ip = "ip",
+        Arp = "arp",
+        Rarp = "rarp",
+        Sctp = "sctp",
+        Tcp = "tcp",
+        Udp = "udp",
+        Icmp = "icmp",
+        Igmp = "igmp",
+        Igrp = "igrp",
+        Pim = "pim",
+        Vrrp = "vrrp",
+        Carp = "carp",
+        Radio = "radio",
+        Ip6 = "ip6",
+        Icmp6 = "icmp6",
+        Ah = "ah",
+        Esp = "esp",
+        Atalk = "atalk",
+        Aarp = "aarp",
+        Decnet = "decnet",
+        Lat = "lat",
+        Sca = "sca",
+        Moprc = "moprc",
+        Mopdl = "mopdl",
+        Iso = "iso",
+        Esis = "esis",
+        Isis = "isis",
+        IsisL1 = "l1",
+        IsisL2 = "l2",
+        IsisIih = "iih",
+        IsisLsp = "lsp",
+        IsisSnp = "snp",
+        IsisCsnp = "csnp",
+        IsisPsnp = "psnp",
+        Clnp = "clnp",
+        Stp = "stp",
+        Ipx = "ipx",
+        Netbeui = "netbeui",
     }
 }
 
-/// The address of a packet, of two (802.11: of four), that a primitive tests; none given means either.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Direction {
-    Src,
-    Dst,
-    SrcOrDst,
-    SrcAndDst,
-    Addr1,
-    Addr2,
-    Addr3,
-    Addr4,
-    Ra,
-    Ta,
-}
-
-impl Direction {
-    /// The word or words.
-    pub fn word(self) -> &'static str {
-        match self {
-            Direction::Src => "src",
-            Direction::Dst => "dst",
-            Direction::SrcOrDst => "src or dst",
-            Direction::SrcAndDst => "src and dst",
-            Direction::Addr1 => "addr1",
-            Direction::Addr2 => "addr2",
-            Direction::Addr3 => "addr3",
-            Direction::Addr4 => "addr4",
-            Direction::Ra => "ra",
-            Direction::Ta => "ta",
-        }
+tapline_packet::named_enum! {
+    /// The address of a packet, of two (802.11: of four), that a primitive tests; none given means either.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Direction {
+        Src = "src",
+        Dst = "dst",
+        SrcOrDst = "src or dst",
+        SrcAndDst = "src and dst",
+        Addr1 = "addr1",
+        Addr2 = "addr2",
+        Addr3 = "addr3",
+        Addr4 = "addr4",
+        Ra = "ra",
+        Ta = "ta",
     }
 }
 
-/// The kind of an id; a host by default.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum IdKind {
-    Host,
-    Net,
-    Port,
-    Portrange,
-    Proto,
-    Protochain,
-    Gateway,
-}
-
-impl IdKind {
-    /// The word.
-    pub fn word(self) -> &'static str {
-        match self {
-            IdKind::Host => "host",
-            IdKind::Net => "net",
-            IdKind::Port => "port",
-            IdKind::Portrange => "portrange",
-            IdKind::Proto => "proto",
-            IdKind::Protochain => "protochain",
-            IdKind::Gateway => "gateway",
-        }
+tapline_packet::named_enum! {
+    /// The kind of an id; a host by default.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum IdKind {
+        Host = "host",
+        Net = "net",
+        Port = "port",
+        Portrange = "portrange",
+        Proto = "proto",
+        Protochain = "protochain",
+        Gateway = "gateway",
     }
 }
 
@@ -379,136 +283,110 @@ pub enum Arith {
     },
 }
 
-/// Operators of arithmetic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ArithOp {
-    Add,
-    Sub,
-    Mul,
-    Div,
-    Mod,
-    And,
-    Or,
-    Xor,
-    ShiftLeft,
-    ShiftRight,
-}
-
-/// Operators of comparison; numbers are unsigned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Relop {
-    Equal,
-    NotEqual,
-    Greater,
-    GreaterEqual,
-    Less,
-    LessEqual,
-}
-
-/// Words that are neither protocols nor operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Keyword {
-    Src,
-    Dst,
-    Host,
-    Net,
-    Mask,
-    Port,
-    Portrange,
-    Proto,
-    Protochain,
-    Gateway,
-    Type,
-    Subtype,
-    Dir,
-    Addr1,
-    Addr2,
-    Addr3,
-    Addr4,
-    Ra,
-    Ta,
-    Less,
-    Greater,
-    Byte,
-    Broadcast,
-    Multicast,
-    Len,
-    Inbound,
-    Outbound,
-    Ifindex,
-    Vlan,
-    Mpls,
-    Pppoed,
-    Pppoes,
-    Geneve,
-    Vxlan,
-    Llc,
-    Ifname,
-    Ruleset,
-    Rulenum,
-    Subrulenum,
-    Reason,
-    Action,
-    Lane,
-    Metac,
-    Bcc,
-    Oam,
-    Oamf4,
-    Oamf4ec,
-    Oamf4sc,
-    Sc,
-    Ilmic,
-    Vpi,
-    Vci,
-    Connectmsg,
-    Metaconnect,
-    Fisu,
-    Lssu,
-    Msu,
-    Hfisu,
-    Hlssu,
-    Hmsu,
-    Sio,
-    Opc,
-    Dpc,
-    Sls,
-    Hsio,
-    Hopc,
-    Hdpc,
-    Hsls,
-}
-
-impl ArithOp {
-    /// The operator as written.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            ArithOp::Add => "+",
-            ArithOp::Sub => "-",
-            ArithOp::Mul => "*",
-            ArithOp::Div => "/",
-            ArithOp::Mod => "%",
-            ArithOp::And => "&",
-            ArithOp::Or => "|",
-            ArithOp::Xor => "^",
-            ArithOp::ShiftLeft => "<<",
-            ArithOp::ShiftRight => ">>",
-        }
+tapline_packet::named_enum! {
+    /// Operators of arithmetic.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum ArithOp {
+        Add = "+",
+        Sub = "-",
+        Mul = "*",
+        Div = "/",
+        Mod = "%",
+        And = "&",
+        Or = "|",
+        Xor = "^",
+        ShiftLeft = "<<",
+        ShiftRight = ">>",
     }
 }
 
-impl Relop {
-    /// The operator as written.
-    pub fn symbol(self) -> &'static str {
-        match self {
-            Relop::Equal => "=",
-            Relop::NotEqual => "!=",
-            Relop::Greater => ">",
-            Relop::GreaterEqual => ">=",
-            Relop::Less => "<",
-            Relop::LessEqual => "<=",
-        }
+tapline_packet::named_enum! {
+    /// Operators of comparison; numbers are unsigned.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Relop {
+        Equal = "=",
+        NotEqual = "!=",
+        Greater = ">",
+        GreaterEqual = ">=",
+        Less = "<",
+        LessEqual = "<=",
+    }
+}
+
+tapline_packet::named_enum! {
+    /// Words that are neither protocols nor operators.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Keyword {
+        Src = "src",
+        Dst = "dst",
+        Host = "host",
+        Net = "net",
+        Mask = "mask",
+        Port = "port",
+        Portrange = "portrange",
+        Proto = "proto",
+        Protochain = "protochain",
+        Gateway = "gateway",
+        Type = "type",
+        Subtype = "subtype",
+        Dir = "dir",
+        Addr1 = "addr1",
+        Addr2 = "addr2",
+        Addr3 = "addr3",
+        Addr4 = "addr4",
+        Ra = "ra",
+        Ta = "ta",
+        Less = "less",
+        Greater = "greater",
+        Byte = "byte",
+        Broadcast = "broadcast",
+        Multicast = "multicast",
+        Len = "len",
+        Inbound = "inbound",
+        Outbound = "outbound",
+        Ifindex = "ifindex",
+        Vlan = "vlan",
+        Mpls = "mpls",
+        Pppoed = "pppoed",
+        Pppoes = "pppoes",
+        Geneve = "geneve",
+        Vxlan = "vxlan",
+        Llc = "llc",
+        Ifname = "ifname",
+        Ruleset = "ruleset",
+        Rulenum = "rulenum",
+        Subrulenum = "subrulenum",
+        Reason = "reason",
+        Action = "action",
+        Lane = "lane",
+        Metac = "metac",
+        Bcc = "bcc",
+        Oam = "oam",
+        Oamf4 = "oamf4",
+        Oamf4ec = "oamf4ec",
+        Oamf4sc = "oamf4sc",
+        Sc = "sc",
+        Ilmic = "ilmic",
+        Vpi = "vpi",
+        Vci = "vci",
+        Connectmsg = "connectmsg",
+        Metaconnect = "metaconnect",
+        Fisu = "fisu",
+        Lssu = "lssu",
+        Msu = "msu",
+        Hfisu = "hfisu",
+        Hlssu = "hlssu",
+        Hmsu = "hmsu",
+        Sio = "sio",
+        Opc = "opc",
+        Dpc = "dpc",
+        Sls = "sls",
+        Hsio = "hsio",
+        Hopc = "hopc",
+        Hdpc = "hdpc",
+        Hsls = "hsls",
     }
 }

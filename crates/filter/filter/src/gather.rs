@@ -86,7 +86,7 @@ impl Run {
             return shape.waiting.push(part);
         }
         self.barrier();
-        if assigns(&part) {
+        if part.assigns() {
             // The places that parts count from may be others now.
             self.shapes.clear();
         }
@@ -140,15 +140,6 @@ fn add_finals(predicate: &Predicate, ends: bool, finals: &mut Vec<bool>) -> bool
         Predicate::Constant(_) | Predicate::Relation(_) | Predicate::Headers(_) | Predicate::Differ(..) => {
             true
         }
-    }
-}
-
-fn assigns(predicate: &Predicate) -> bool {
-    match predicate {
-        Predicate::Assign(..) => true,
-        Predicate::Not(inner) => assigns(inner),
-        Predicate::Chain(first, rest) => assigns(first) || rest.iter().any(|(_, part)| assigns(part)),
-        _ => false,
     }
 }
 

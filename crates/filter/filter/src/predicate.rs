@@ -172,6 +172,16 @@ impl FieldTest {
 }
 
 impl Predicate {
+    /// Whether a part of it sets a variable.
+    pub(crate) fn assigns(&self) -> bool {
+        match self {
+            Predicate::Assign(..) => true,
+            Predicate::Not(inner) => inner.assigns(),
+            Predicate::Chain(first, rest) => first.assigns() || rest.iter().any(|(_, part)| part.assigns()),
+            _ => false,
+        }
+    }
+
     /// Both, this one first.
     #[must_use]
     pub fn and(self, other: Predicate) -> Predicate {

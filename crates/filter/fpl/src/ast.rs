@@ -177,78 +177,58 @@ pub enum Unary {
     Not,
 }
 
-/// Operators between two values. Each line binds less than the one before; those of a line bind from left to right.
-///
-/// ```text
-/// * / %
-/// + -
-/// << >>
-/// &
-/// ^
-/// |
-/// == != < > <= >=          -- not in a row: (a < b) < c needs the parentheses
-/// &&
-/// ||
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Operator {
-    Multiply,
-    Divide,
-    Remainder,
-    Add,
-    Subtract,
-    ShiftLeft,
-    ShiftRight,
-    BitAnd,
-    BitXor,
-    BitOr,
-    Equal,
-    NotEqual,
-    Less,
-    Greater,
-    LessEqual,
-    GreaterEqual,
-    And,
-    Or,
+tapline_packet::named_enum! {
+    /// Operators between two values. Each line binds less than the one before; those of a line bind from left to right.
+    ///
+    /// ```text
+    /// * / %
+    /// + -
+    /// << >>
+    /// &
+    /// ^
+    /// |
+    /// == != < > <= >=          -- not in a row: (a < b) < c needs the parentheses
+    /// &&
+    /// ||
+    /// ```
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Operator {
+        Multiply = "*",
+        Divide = "/",
+        Remainder = "%",
+        Add = "+",
+        Subtract = "-",
+        ShiftLeft = "<<",
+        ShiftRight = ">>",
+        BitAnd = "&",
+        BitXor = "^",
+        BitOr = "|",
+        Equal = "==",
+        NotEqual = "!=",
+        Less = "<",
+        Greater = ">",
+        LessEqual = "<=",
+        GreaterEqual = ">=",
+        And = "&&",
+        Or = "||",
+    }
 }
 
-/// Each operator as it is written, and how tightly it binds.
-const OPERATORS: &[(Operator, &str, u8)] = &[
-    (Operator::Multiply, "*", 9),
-    (Operator::Divide, "/", 9),
-    (Operator::Remainder, "%", 9),
-    (Operator::Add, "+", 8),
-    (Operator::Subtract, "-", 8),
-    (Operator::ShiftLeft, "<<", 7),
-    (Operator::ShiftRight, ">>", 7),
-    (Operator::BitAnd, "&", 6),
-    (Operator::BitXor, "^", 5),
-    (Operator::BitOr, "|", 4),
-    (Operator::Equal, "==", 3),
-    (Operator::NotEqual, "!=", 3),
-    (Operator::Less, "<", 3),
-    (Operator::Greater, ">", 3),
-    (Operator::LessEqual, "<=", 3),
-    (Operator::GreaterEqual, ">=", 3),
-    (Operator::And, "&&", 2),
-    (Operator::Or, "||", 1),
-];
-
 impl Operator {
-    /// The operator that is written so.
-    pub fn from_symbol(symbol: &str) -> Option<Operator> {
-        OPERATORS.iter().find(|(_, text, _)| *text == symbol).map(|(operator, ..)| *operator)
-    }
-
-    /// As it is written.
-    pub fn symbol(self) -> &'static str {
-        OPERATORS.iter().find(|(operator, ..)| *operator == self).map_or("", |(_, text, _)| text)
-    }
-
     /// 1 for the loosest to 9 for the tightest.
     pub fn precedence(self) -> u8 {
-        OPERATORS.iter().find(|(operator, ..)| *operator == self).map_or(0, |(.., level)| *level)
+        match self {
+            Operator::Multiply | Operator::Divide | Operator::Remainder => 9,
+            Operator::Add | Operator::Subtract => 8,
+            Operator::ShiftLeft | Operator::ShiftRight => 7,
+            Operator::BitAnd => 6,
+            Operator::BitXor => 5,
+            Operator::BitOr => 4,
+            Operator::And => 2,
+            Operator::Or => 1,
+            _ => 3,
+        }
     }
 
     /// Whether it compares: `==` to `>=`.

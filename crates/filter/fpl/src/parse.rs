@@ -337,7 +337,7 @@ impl<'a> Parser<'a> {
         if symbol == "=" {
             return Some(None);
         }
-        let operator = Operator::from_symbol(symbol.strip_suffix('=')?)?;
+        let operator = Operator::of_name(symbol.strip_suffix('=')?)?;
         (operator.precedence() > 3).then_some(Some(operator))
     }
 

@@ -27,19 +27,21 @@ pub struct Case {
     pub to: Target,
 }
 
-/// The method by which a switch finds its case. It decides about speed, not about the result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SwitchSearch {
-    /// Bits of one machine word for keys that lie close together, all with one target.
-    Bitmap,
-    /// A table of bits in memory, all keys with one target.
-    BitTable,
-    /// A table of targets, for keys that lie close together.
-    JumpTable,
-    /// By halves.
-    Binary,
-    /// A table in which a hash without collisions finds the only key that it can be; all with one target.
-    PerfectHash,
+tapline_packet::named_enum! {
+    /// The method by which a switch finds its case. It decides about speed, not about the result.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum SwitchSearch {
+        /// Bits of one machine word for keys that lie close together, all with one target.
+        Bitmap = "bitmap",
+        /// A table of bits in memory, all keys with one target.
+        BitTable = "bit table",
+        /// A table of targets, for keys that lie close together.
+        JumpTable = "jump table",
+        /// By halves.
+        Binary = "halves",
+        /// A table in which a hash without collisions finds the only key that it can be; all with one target.
+        PerfectHash = "perfect hash",
+    }
 }
 
 /// The end of a block.

@@ -96,92 +96,69 @@ impl PacketOffset {
     }
 }
 
-/// Metadata of a packet: facts that are not in its bytes. All are [`Type::U32`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum MetaField {
-    /// Length on the wire.
-    WireLen,
-    /// Captured bytes.
-    CapLen,
-    /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
-    PacketType,
-    /// The kernel's index of the interface.
-    InterfaceIndex,
-    /// The receive hash.
-    ReceiveHash,
-    /// Control information of a VLAN tag that was taken out of the bytes, 0 without one.
-    VlanTag,
-    /// 1 if a VLAN tag was taken out of the bytes, else 0.
-    VlanPresent,
-    /// Protocol identifier of a VLAN tag that was taken out of the bytes, 0 without one.
-    VlanProtocol,
+tapline_packet::named_enum! {
+    /// Metadata of a packet: facts that are not in its bytes. All are [`Type::U32`].
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum MetaField {
+        /// Length on the wire.
+        WireLen = "wire_len",
+        /// Captured bytes.
+        CapLen = "cap_len",
+        /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
+        PacketType = "packet_type",
+        /// The kernel's index of the interface.
+        InterfaceIndex = "interface_index",
+        /// The receive hash.
+        ReceiveHash = "receive_hash",
+        /// Control information of a VLAN tag that was taken out of the bytes, 0 without one.
+        VlanTag = "vlan_tag",
+        /// 1 if a VLAN tag was taken out of the bytes, else 0.
+        VlanPresent = "vlan_present",
+        /// Protocol identifier of a VLAN tag that was taken out of the bytes, 0 without one.
+        VlanProtocol = "vlan_protocol",
+    }
 }
 
-/// Arithmetic on two numbers of one type. Wraps. A shift by the type's width or more gives 0, or the sign for
-/// [`SignedShr`](Binary::SignedShr).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Binary {
-    Add,
-    Sub,
-    Mul,
-    /// The divisor is never 0: see [`Op::NonZero`].
-    Div,
-    /// The divisor is never 0: see [`Op::NonZero`].
-    Mod,
-    And,
-    Or,
-    Xor,
-    Shl,
-    Shr,
-    /// Shift right that repeats the highest bit.
-    SignedShr,
+tapline_packet::named_enum! {
+    /// Arithmetic on two numbers of one type. Wraps. A shift by the type's width or more gives 0, or the sign for
+    /// [`SignedShr`](Binary::SignedShr).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Binary {
+        Add = "+",
+        Sub = "-",
+        Mul = "*",
+        /// The divisor is never 0: see [`Op::NonZero`].
+        Div = "/",
+        /// The divisor is never 0: see [`Op::NonZero`].
+        Mod = "%",
+        And = "&",
+        Or = "|",
+        Xor = "^",
+        Shl = "<<",
+        Shr = ">>",
+        /// Shift right that repeats the highest bit.
+        SignedShr = ">>s",
+    }
 }
 
-impl Binary {
-    /// All operators.
-    pub const ALL: [Binary; 11] = [
-        Binary::Add,
-        Binary::Sub,
-        Binary::Mul,
-        Binary::Div,
-        Binary::Mod,
-        Binary::And,
-        Binary::Or,
-        Binary::Xor,
-        Binary::Shl,
-        Binary::Shr,
-        Binary::SignedShr,
-    ];
-}
-
-/// A comparison of two numbers of one type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Comparison {
-    /// Equal.
-    Equal,
-    /// Left is greater, unsigned.
-    Greater,
-    /// Left is greater or equal, unsigned.
-    GreaterEqual,
-    /// Both sides have a bit in common.
-    AnySet,
-    /// Left is greater, as two's complement.
-    SignedGreater,
-    /// Left is greater or equal, as two's complement.
-    SignedGreaterEqual,
-}
-
-impl Comparison {
-    /// All comparisons.
-    pub const ALL: [Comparison; 6] = [
-        Comparison::Equal,
-        Comparison::Greater,
-        Comparison::GreaterEqual,
-        Comparison::AnySet,
-        Comparison::SignedGreater,
-        Comparison::SignedGreaterEqual,
-    ];
+tapline_packet::named_enum! {
+    /// A comparison of two numbers of one type.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Comparison {
+        /// Equal.
+        Equal = "==",
+        /// Left is greater, unsigned.
+        Greater = ">",
+        /// Left is greater or equal, unsigned.
+        GreaterEqual = ">=",
+        /// Both sides have a bit in common.
+        AnySet = "&",
+        /// Left is greater, as two's complement.
+        SignedGreater = ">s",
+        /// Left is greater or equal, as two's complement.
+        SignedGreaterEqual = ">=s",
+    }
 }
 
 /// The operation of an instruction.

@@ -13,10 +13,7 @@
 
 use std::fmt;
 
-use super::{
-    Binary, BlockId, ByteOrder, Comparison, Ir, MetaField, Op, PacketOffset, SwitchSearch, Target,
-    Terminator, Type, Value, Width,
-};
+use super::{BlockId, ByteOrder, Ir, Op, PacketOffset, Target, Terminator, Type, Value, Width};
 
 /// The blocks that are reached, in order.
 impl fmt::Display for Ir {
@@ -63,13 +60,13 @@ impl Ir {
         let text = match op {
             Op::Parameter => "parameter".to_owned(),
             Op::Const(k) => number(*k),
-            Op::MetaField(field) => field_name(*field).to_owned(),
+            Op::MetaField(field) => field.name().to_owned(),
             Op::Load(place, width, order) => self.load_text(*place, *width, *order),
             Op::Binary(op, left, right) => {
-                format!("{} {} {}", self.name(*left), binary_sign(*op), self.name(*right))
+                format!("{} {} {}", self.name(*left), op.name(), self.name(*right))
             }
             Op::Compare(test, left, right) => {
-                format!("{} {} {}", self.name(*left), test_sign(*test), self.name(*right))
+                format!("{} {} {}", self.name(*left), test.name(), self.name(*right))
             }
             Op::Extend(value) => format!("u64 {}", self.name(*value)),
             Op::Truncate(value) => format!("u32 {}", self.name(*value)),
@@ -108,13 +105,13 @@ impl Ir {
             Terminator::Branch { test, left, right, yes, no } => format!(
                 "branch {} {} {} ? {} : {}",
                 self.name(*left),
-                test_sign(*test),
+                test.name(),
                 self.name(*right),
                 self.target_text(yes),
                 self.target_text(no)
             ),
             Terminator::Switch { value, cases, default, search } => {
-                let mut text = format!("switch {} by {} {{", self.name(*value), search_name(*search));
+                let mut text = format!("switch {} by {} {{", self.name(*value), search.name());
                 let mut rest = &cases[..];
                 while let Some((first, _)) = rest.split_first() {
                     let same = rest.iter().take_while(|case| case.to == first.to).count();
@@ -161,55 +158,5 @@ fn type_name(ty: Type) -> &'static str {
         Type::U32 => "u32",
         Type::U64 => "u64",
         Type::None => "none",
-    }
-}
-
-fn field_name(field: MetaField) -> &'static str {
-    match field {
-        MetaField::WireLen => "wire_len",
-        MetaField::CapLen => "cap_len",
-        MetaField::PacketType => "packet_type",
-        MetaField::InterfaceIndex => "interface_index",
-        MetaField::ReceiveHash => "receive_hash",
-        MetaField::VlanTag => "vlan_tag",
-        MetaField::VlanPresent => "vlan_present",
-        MetaField::VlanProtocol => "vlan_protocol",
-    }
-}
-
-fn binary_sign(op: Binary) -> &'static str {
-    match op {
-        Binary::Add => "+",
-        Binary::Sub => "-",
-        Binary::Mul => "*",
-        Binary::Div => "/",
-        Binary::Mod => "%",
-        Binary::And => "&",
-        Binary::Or => "|",
-        Binary::Xor => "^",
-        Binary::Shl => "<<",
-        Binary::Shr => ">>",
-        Binary::SignedShr => ">>s",
-    }
-}
-
-fn test_sign(test: Comparison) -> &'static str {
-    match test {
-        Comparison::Equal => "==",
-        Comparison::Greater => ">",
-        Comparison::GreaterEqual => ">=",
-        Comparison::AnySet => "&",
-        Comparison::SignedGreater => ">s",
-        Comparison::SignedGreaterEqual => ">=s",
-    }
-}
-
-fn search_name(search: SwitchSearch) -> &'static str {
-    match search {
-        SwitchSearch::Bitmap => "bitmap",
-        SwitchSearch::BitTable => "bit table",
-        SwitchSearch::JumpTable => "jump table",
-        SwitchSearch::Binary => "halves",
-        SwitchSearch::PerfectHash => "perfect hash",
     }
 }

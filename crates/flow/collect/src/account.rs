@@ -10,46 +10,26 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use tapline_packet::Timestamp;
 
-/// A protocol of flow export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Protocol {
-    /// NetFlow version 1.
-    NetFlow1,
-    /// NetFlow version 5.
-    NetFlow5,
-    /// NetFlow version 7.
-    NetFlow7,
-    /// NetFlow version 9.
-    NetFlow9,
-    /// IPFIX.
-    Ipfix,
-    /// sFlow version 5.
-    SFlow5,
+tapline_packet::named_enum! {
+    /// A protocol of flow export.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Protocol {
+        /// NetFlow version 1.
+        NetFlow1 = "v1",
+        /// NetFlow version 5.
+        NetFlow5 = "v5",
+        /// NetFlow version 7.
+        NetFlow7 = "v7",
+        /// NetFlow version 9.
+        NetFlow9 = "v9",
+        /// IPFIX.
+        Ipfix = "ipfix",
+        /// sFlow version 5.
+        SFlow5 = "sflow",
+    }
 }
 
 impl Protocol {
-    /// All protocols.
-    pub const ALL: [Protocol; 6] = [
-        Protocol::NetFlow1,
-        Protocol::NetFlow5,
-        Protocol::NetFlow7,
-        Protocol::NetFlow9,
-        Protocol::Ipfix,
-        Protocol::SFlow5,
-    ];
-
-    /// The name for people and machines.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Protocol::NetFlow1 => "v1",
-            Protocol::NetFlow5 => "v5",
-            Protocol::NetFlow7 => "v7",
-            Protocol::NetFlow9 => "v9",
-            Protocol::Ipfix => "ipfix",
-            Protocol::SFlow5 => "sflow",
-        }
-    }
-
     /// The unit of its sequence numbers, in which losses are counted. Version 1 has none.
     pub const fn unit(self) -> &'static str {
         match self {
@@ -60,72 +40,37 @@ impl Protocol {
     }
 }
 
-/// The reason for which a whole datagram was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum DatagramFault {
-    /// The first bytes are not those of a protocol of flow export.
-    NotExport = 0,
-    /// The message ends within its header, or before the length in the header; or it is a fragment of a datagram.
-    Short = 1,
-}
-
-impl DatagramFault {
-    /// All faults.
-    pub const ALL: [DatagramFault; 2] = [DatagramFault::NotExport, DatagramFault::Short];
-
-    /// The fault in a few words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            DatagramFault::NotExport => "no flow export",
-            DatagramFault::Short => "cut short",
-        }
+tapline_packet::named_enum! {
+    /// The reason for which a whole datagram was refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum DatagramFault {
+        /// The first bytes are not those of a protocol of flow export.
+        NotExport = "no flow export",
+        /// The message ends within its header, or before the length in the header; or it is a fragment of a datagram.
+        Short = "cut short",
     }
 }
 
-/// The reason for which a part of a datagram was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum RefusedCause {
-    /// Sets of records whose template has not come.
-    NoTemplate = 0,
-    /// Sets, records or samples whose lengths do not fit; the rest of the datagram is not read.
-    Malformed = 1,
-    /// Templates for which the table was full.
-    NoRoom = 2,
-    /// Records that count neither packets nor bytes, such as events of firewalls.
-    NoCounters = 3,
-    /// Samples of packets that are not IP.
-    NotIp = 4,
-    /// Records with counters greater than any router's.
-    TooGreat = 5,
-    /// Records of fewer octets than any description of a flow has: one datagram would have tens of thousands.
-    TooShort = 6,
-}
-
-impl RefusedCause {
-    /// All causes.
-    pub const ALL: [RefusedCause; 7] = [
-        RefusedCause::NoTemplate,
-        RefusedCause::Malformed,
-        RefusedCause::NoRoom,
-        RefusedCause::NoCounters,
-        RefusedCause::NotIp,
-        RefusedCause::TooGreat,
-        RefusedCause::TooShort,
-    ];
-
-    /// The cause as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            RefusedCause::NoTemplate => "no_template",
-            RefusedCause::Malformed => "malformed",
-            RefusedCause::NoRoom => "no_room",
-            RefusedCause::NoCounters => "no_counters",
-            RefusedCause::NotIp => "not_ip",
-            RefusedCause::TooGreat => "too_great",
-            RefusedCause::TooShort => "too_short",
-        }
+tapline_packet::named_enum! {
+    /// The reason for which a part of a datagram was refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum RefusedCause {
+        /// Sets of records whose template has not come.
+        NoTemplate = "no_template",
+        /// Sets, records or samples whose lengths do not fit; the rest of the datagram is not read.
+        Malformed = "malformed",
+        /// Templates for which the table was full.
+        NoRoom = "no_room",
+        /// Records that count neither packets nor bytes, such as events of firewalls.
+        NoCounters = "no_counters",
+        /// Samples of packets that are not IP.
+        NotIp = "not_ip",
+        /// Records with counters greater than any router's.
+        TooGreat = "too_great",
+        /// Records of fewer octets than any description of a flow has: one datagram would have tens of thousands.
+        TooShort = "too_short",
     }
 }
 

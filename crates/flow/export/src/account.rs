@@ -43,31 +43,18 @@ impl SubAssign for Tally {
     }
 }
 
-/// A cause by which rows are lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// More waited than the memory that was allowed.
-    Memory,
-    /// The receiver refused them.
-    Refused,
-    /// The spool was full, or its disk failed.
-    SpoolFull,
-    /// The run ended before a receiver took them, and there is no spool.
-    Undelivered,
-}
-
-impl Cause {
-    /// All causes.
-    pub const ALL: [Cause; 4] = [Cause::Memory, Cause::Refused, Cause::SpoolFull, Cause::Undelivered];
-
-    /// The cause in words.
-    pub fn name(self) -> &'static str {
-        match self {
-            Cause::Memory => "memory full",
-            Cause::Refused => "refused",
-            Cause::SpoolFull => "spool full",
-            Cause::Undelivered => "undelivered",
-        }
+tapline_packet::named_enum! {
+    /// A cause by which rows are lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Cause {
+        /// More waited than the memory that was allowed.
+        Memory = "memory full",
+        /// The receiver refused them.
+        Refused = "refused",
+        /// The spool was full, or its disk failed.
+        SpoolFull = "spool full",
+        /// The run ended before a receiver took them, and there is no spool.
+        Undelivered = "undelivered",
     }
 }
 

@@ -74,56 +74,29 @@ impl FromStr for BlockId {
     }
 }
 
-/// The form of a block's bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Encoding {
-    /// An object of JSON for each row, each in a line of its own.
-    JsonLines,
-    /// goflow2's protobuf, each message behind its length.
-    Goflow,
-    /// Messages of IPFIX, the first with templates.
-    Ipfix,
-    /// ClickHouse's Native.
-    Native,
-    /// A stream of Arrow: a schema and a record batch.
-    Arrow,
-    /// A file of Parquet.
-    Parquet,
-    /// A section of pcapng: packets, not flows.
-    Pcapng,
+tapline_packet::named_enum! {
+    /// The form of a block's bytes.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Encoding {
+        /// An object of JSON for each row, each in a line of its own.
+        JsonLines = "json",
+        /// goflow2's protobuf, each message behind its length.
+        Goflow = "goflow",
+        /// Messages of IPFIX, the first with templates.
+        Ipfix = "ipfix",
+        /// ClickHouse's Native.
+        Native = "native",
+        /// A stream of Arrow: a schema and a record batch.
+        Arrow = "arrow",
+        /// A file of Parquet.
+        Parquet = "parquet",
+        /// A section of pcapng: packets, not flows.
+        Pcapng = "pcapng",
+    }
 }
 
 impl Encoding {
-    /// All of them.
-    pub const ALL: [Encoding; 7] = [
-        Encoding::JsonLines,
-        Encoding::Goflow,
-        Encoding::Ipfix,
-        Encoding::Native,
-        Encoding::Arrow,
-        Encoding::Parquet,
-        Encoding::Pcapng,
-    ];
-
-    /// The name by which options, headers and spools call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Encoding::JsonLines => "json",
-            Encoding::Goflow => "goflow",
-            Encoding::Ipfix => "ipfix",
-            Encoding::Native => "native",
-            Encoding::Arrow => "arrow",
-            Encoding::Parquet => "parquet",
-            Encoding::Pcapng => "pcapng",
-        }
-    }
-
-    /// The encoding of a name.
-    pub fn of_name(name: &str) -> Option<Encoding> {
-        Encoding::ALL.into_iter().find(|encoding| encoding.name() == name)
-    }
-
     /// Media type for HTTP.
     pub fn media_type(self) -> &'static str {
         match self {

@@ -89,46 +89,35 @@ impl FlowContext {
     };
 }
 
-/// The reason for a flow's end, with the numbers of the information element `flowEndReason` (IANA, 136).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum EndReason {
-    /// Another exporter metered the flow and did not say. No meter here ends a flow for it.
-    Unknown = 0,
-    /// No packet for longer than the idle timeout.
-    Idle = 1,
-    /// The active timeout; later packets begin another record.
-    Active = 2,
-    /// The end of the TCP connection: FIN from both sides or RST, then silence or a new SYN.
-    End = 3,
-    /// The meter stopped, or its flows were flushed.
-    Forced = 4,
-    /// Lack of room in the table: the flow was the least recently active.
-    Full = 5,
+tapline_packet::named_enum! {
+    /// The reason for a flow's end, with the numbers of the information element `flowEndReason` (IANA, 136).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[repr(u8)]
+    pub enum EndReason {
+        /// Another exporter metered the flow and did not say. No meter here ends a flow for it.
+        Unknown = "unknown",
+        /// No packet for longer than the idle timeout.
+        Idle = "idle",
+        /// The active timeout; later packets begin another record.
+        Active = "active",
+        /// The end of the TCP connection: FIN from both sides or RST, then silence or a new SYN.
+        End = "end",
+        /// The meter stopped, or its flows were flushed.
+        Forced = "forced",
+        /// Lack of room in the table: the flow was the least recently active.
+        Full = "full",
+    }
 }
 
 impl EndReason {
     /// The reasons of meters, in the order of their numbers.
-    pub const ALL: [EndReason; 5] =
+    pub const OF_METERS: [EndReason; 5] =
         [EndReason::Idle, EndReason::Active, EndReason::End, EndReason::Forced, EndReason::Full];
 
     /// The reason with this number; [`Unknown`](EndReason::Unknown) for numbers that are none's.
     #[inline]
     pub fn of_number(number: u8) -> EndReason {
-        let reason = usize::from(number).checked_sub(1).and_then(|at| EndReason::ALL.get(at));
-        reason.copied().unwrap_or(EndReason::Unknown)
-    }
-
-    /// The reason as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EndReason::Unknown => "unknown",
-            EndReason::Idle => "idle",
-            EndReason::Active => "active",
-            EndReason::End => "end",
-            EndReason::Forced => "forced",
-            EndReason::Full => "full",
-        }
+        EndReason::ALL.get(usize::from(number)).copied().unwrap_or(EndReason::Unknown)
     }
 }
 

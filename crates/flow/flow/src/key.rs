@@ -11,6 +11,7 @@
 use std::cmp::Ordering;
 
 use tapline_packet::headers::IpVersion;
+use tapline_packet::mix::fold;
 use tapline_packet::numbers::ip_protocol::has_ports;
 
 use crate::{Error, FlowContext};
@@ -269,12 +270,6 @@ pub(crate) type Seeds = [u64; 3];
 /// The three seeds that follow from one number.
 pub(crate) fn seeds(seed: u64) -> Seeds {
     [seed, seed.rotate_left(17) ^ KEYS[0], seed.rotate_left(32)]
-}
-
-#[inline(always)]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

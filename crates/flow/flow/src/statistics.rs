@@ -2,30 +2,17 @@
 
 use crate::{EndReason, RefusedDetails};
 
-/// The cause for which a packet was not metered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum UnmeteredCause {
-    /// No IP packet, or an unknown link type.
-    NotIp = 0,
-    /// Headers that the flow key needs were not captured, or exceed the lengths of the packet.
-    Cut = 1,
-    /// Not selected by sampling.
-    Sampled = 2,
-}
-
-impl UnmeteredCause {
-    /// All causes.
-    pub const ALL: [UnmeteredCause; 3] =
-        [UnmeteredCause::NotIp, UnmeteredCause::Cut, UnmeteredCause::Sampled];
-
-    /// The cause in a few words.
-    pub const fn name(self) -> &'static str {
-        match self {
-            UnmeteredCause::NotIp => "not IP",
-            UnmeteredCause::Cut => "headers cut short",
-            UnmeteredCause::Sampled => "sampled out",
-        }
+tapline_packet::named_enum! {
+    /// The cause for which a packet was not metered.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum UnmeteredCause {
+        /// No IP packet, or an unknown link type.
+        NotIp = "not IP",
+        /// Headers that the flow key needs were not captured, or exceed the lengths of the packet.
+        Cut = "headers cut short",
+        /// Not selected by sampling.
+        Sampled = "sampled out",
     }
 }
 

@@ -11,29 +11,19 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Error;
 
-/// Basis of a component's cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CostBasis {
-    /// The clock was read before and after, in each batch.
-    Timed,
-    /// The kernel's own statistics.
-    Kernel,
-    /// With it less without it: two measurements.
-    Difference,
-    /// Unit cost, measured apart, times the number of units.
-    Counted,
-}
-
-impl CostBasis {
-    /// As reports say it.
-    pub fn name(self) -> &'static str {
-        match self {
-            CostBasis::Timed => "timed",
-            CostBasis::Kernel => "kernel statistics",
-            CostBasis::Difference => "by difference",
-            CostBasis::Counted => "count times cost",
-        }
+tapline_packet::named_enum! {
+    /// Basis of a component's cost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum CostBasis {
+        /// The clock was read before and after, in each batch.
+        Timed = "timed",
+        /// The kernel's own statistics.
+        Kernel = "kernel statistics",
+        /// With it less without it: two measurements.
+        Difference = "by difference",
+        /// Unit cost, measured apart, times the number of units.
+        Counted = "count times cost",
     }
 }
 

@@ -40,7 +40,7 @@ pub use kernel::{CpuTimes, Interrupt, KernelCounters, Softnet};
 pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, SlotState, text_of, words_of};
 pub use meter::{Cost, Extra, Meter};
 pub use meter_name::{command_of, meter_name};
-pub use meters::Meters;
+pub use meters::{Meters, SharedFile};
 pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use place::{FileKind, RunFolder, is_stale, run_folders};
 pub use reader::{Process, Reader};

@@ -45,12 +45,22 @@ struct Inner {
     slots: Mutex<Slots>,
 }
 
+/// A file that readers map, removed at the end by the process that made it.
 #[derive(Debug)]
-struct SharedFile {
-    file: File,
-    path: PathBuf,
+pub struct SharedFile {
+    /// The open file.
+    pub file: File,
+    /// The path of the file.
+    pub path: PathBuf,
     /// A process that was forked off must not remove it.
     owner: u32,
+}
+
+impl SharedFile {
+    /// Takes charge of a file that this process made.
+    pub fn new((file, path): (File, PathBuf)) -> SharedFile {
+        SharedFile { file, path, owner: process::id() }
+    }
 }
 
 /// The slots in use. Numbers from [`SLOTS_MAX`] on are in `spare`.
@@ -239,9 +249,8 @@ impl Drop for SharedFile {
 }
 
 fn shared(place: &RunFolder, title: &str) -> Result<Meters, Error> {
-    let (file, path) = place.create(METERS)?;
     // From here on a failure removes the file.
-    let file = SharedFile { file, path, owner: process::id() };
+    let file = SharedFile::new(place.create(METERS)?);
     file.file.set_len(FILE_LEN as u64).map_err(Error::io("make room in", &file.path))?;
     let bytes: Vec<u8> = header_of(title).iter().flat_map(|word| word.to_ne_bytes()).collect();
     file.file.write_all_at(&bytes, 0).map_err(Error::io("write to", &file.path))?;

@@ -40,35 +40,24 @@ const DRIFT_WEIGHT: f64 = 0.25;
 /// The rate is corrected by no more than this; crystals are ten times better.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// Source of packets' time stamps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StampMode {
-    /// As the kernel or the interface stamped them.
-    #[default]
-    Kernel,
-    /// The processor's counter, anchored once.
-    Tsc,
-    /// The processor's counter, held to the system's clock.
-    TscSync,
-    /// The system's clock, once a batch.
-    Batch,
+tapline_packet::named_enum! {
+    /// Source of packets' time stamps.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum StampMode {
+        /// As the kernel or the interface stamped them.
+        #[default]
+        Kernel = "kernel",
+        /// The processor's counter, anchored once.
+        Tsc = "tsc",
+        /// The processor's counter, held to the system's clock.
+        TscSync = "tsc-sync",
+        /// The system's clock, once a batch.
+        Batch = "batch",
+    }
 }
 
 impl StampMode {
-    /// All of them.
-    pub const ALL: [StampMode; 4] = [StampMode::Kernel, StampMode::Tsc, StampMode::TscSync, StampMode::Batch];
-
-    /// As users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            StampMode::Kernel => "kernel",
-            StampMode::Tsc => "tsc",
-            StampMode::TscSync => "tsc-sync",
-            StampMode::Batch => "batch",
-        }
-    }
-
     /// A few words for people.
     pub fn description(self) -> &'static str {
         match self {
@@ -95,10 +84,7 @@ impl FromStr for StampMode {
     type Err = UnknownStampMode;
 
     fn from_str(name: &str) -> Result<StampMode, UnknownStampMode> {
-        StampMode::ALL
-            .into_iter()
-            .find(|mode| mode.name() == name)
-            .ok_or_else(|| UnknownStampMode(name.to_owned()))
+        StampMode::of_name(name).ok_or_else(|| UnknownStampMode(name.to_owned()))
     }
 }
 

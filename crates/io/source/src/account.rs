@@ -59,34 +59,22 @@ impl fmt::Display for Count {
     }
 }
 
-/// The point of a packet's path at which it was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LossPoint {
-    /// In the network card: rtnetlink's statistics.
-    Nic,
-    /// In the driver: its own counters (`ethtool -S`).
-    Driver,
-    /// In the queue of each processor between driver and captures (`net.core.netdev_max_backlog`).
-    Backlog,
-    /// At the time when the file that is read now was captured, as the file itself says.
-    File,
-    /// In the daemon, or before it, while this program was its reader.
-    Daemon,
-    /// On the way through a topic: the writer reported them, and they did not come.
-    Topic,
-}
-
-impl LossPoint {
-    /// Name in the account.
-    pub fn name(self) -> &'static str {
-        match self {
-            LossPoint::Nic => "nic",
-            LossPoint::Driver => "driver",
-            LossPoint::Backlog => "backlog",
-            LossPoint::File => "file",
-            LossPoint::Daemon => "daemon",
-            LossPoint::Topic => "topic",
-        }
+tapline_packet::named_enum! {
+    /// The point of a packet's path at which it was lost.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum LossPoint {
+        /// In the network card: rtnetlink's statistics.
+        Nic = "nic",
+        /// In the driver: its own counters (`ethtool -S`).
+        Driver = "driver",
+        /// In the queue of each processor between driver and captures (`net.core.netdev_max_backlog`).
+        Backlog = "backlog",
+        /// At the time when the file that is read now was captured, as the file itself says.
+        File = "file",
+        /// In the daemon, or before it, while this program was its reader.
+        Daemon = "daemon",
+        /// On the way through a topic: the writer reported them, and they did not come.
+        Topic = "topic",
     }
 }
 

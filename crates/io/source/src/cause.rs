@@ -78,21 +78,23 @@ impl LossCause {
     }
 }
 
-/// Cause for which an output leaves packets out on purpose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum SkipCause {
-    /// This host sent it, Tapline perhaps: sent again, packets would go round.
-    Own,
-    /// The packet was beyond the cut-off of its flow (`tapline record --cut`).
-    Cut,
-    /// The packet's flow had fewer packets than are exported (`tapline probe --min-packets`).
-    SmallFlow,
-    /// The packet's flow has too few bytes, or directions that are not exported (`tapline probe --min-bytes`,
-    /// `--directions`).
-    LeftOutFlow,
-    /// No reader of a published place of a graph wanted it.
-    Unwanted,
+tapline_packet::named_enum! {
+    /// Cause for which an output leaves packets out on purpose.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum SkipCause {
+        /// This host sent it, Tapline perhaps: sent again, packets would go round.
+        Own = "own",
+        /// The packet was beyond the cut-off of its flow (`tapline record --cut`).
+        Cut = "cut",
+        /// The packet's flow had fewer packets than are exported (`tapline probe --min-packets`).
+        SmallFlow = "small_flow",
+        /// The packet's flow has too few bytes, or directions that are not exported (`tapline probe --min-bytes`,
+        /// `--directions`).
+        LeftOutFlow = "left_out_flow",
+        /// No reader of a published place of a graph wanted it.
+        Unwanted = "unwanted",
+    }
 }
 
 impl SkipCause {
@@ -104,17 +106,6 @@ impl SkipCause {
             SkipCause::SmallFlow => "of flows with few packets",
             SkipCause::LeftOutFlow => "of flows that were left out",
             SkipCause::Unwanted => "that no reader wanted",
-        }
-    }
-
-    /// Returns its name for machines.
-    pub fn name(self) -> &'static str {
-        match self {
-            SkipCause::Own => "own",
-            SkipCause::Cut => "cut",
-            SkipCause::SmallFlow => "small_flow",
-            SkipCause::LeftOutFlow => "left_out_flow",
-            SkipCause::Unwanted => "unwanted",
         }
     }
 }

@@ -12,6 +12,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use tapline_packet::headers::{Headers, InnerPacket};
+use tapline_packet::mix::fold;
 use tapline_packet::numbers::{ethertype, ip_protocol, port};
 use tapline_packet::{LinkType, Meta, Packet};
 
@@ -186,12 +187,6 @@ pub fn name_value(name: &[u8]) -> u128 {
         value = hash(Class::Name as u8, u128::from(value) << 64 | u128::from(u64::from_le_bytes(bytes)));
     }
     value.into()
-}
-
-#[inline]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 /// The keys of one packet, at most [`KEYS_MAX`].

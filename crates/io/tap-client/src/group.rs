@@ -16,42 +16,27 @@ pub const GROUP_NAME_MAX: usize = 64;
 /// The most readers of a group.
 pub const GROUP_MEMBERS_MAX: usize = 64;
 
-/// The rule by which packets are shared out among the readers of a group.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ShareBy {
-    /// Addresses, protocol and ports, both directions alike. Fragments go with their flow if their first fragment came
-    /// before them.
-    #[default]
-    Flow,
-    /// Addresses: all packets between two hosts stay together, fragments too.
-    Host,
-    /// As [`Flow`](Self::Flow), with VLAN tags.
-    Vlan,
-    /// As [`Flow`](Self::Flow), of the innermost packet in tunnels.
-    Inner,
-    /// Each address: a packet goes to the reader of its source and to the reader of its destination.
-    Address,
-    /// Packets in turn.
-    Turn,
-    /// To the reader with the least priority number; among equals to the one that came first.
-    First,
-}
-
-impl ShareBy {
-    const WORDS: [(&str, ShareBy); 7] = [
-        ("flow", ShareBy::Flow),
-        ("host", ShareBy::Host),
-        ("vlan", ShareBy::Vlan),
-        ("inner", ShareBy::Inner),
-        ("address", ShareBy::Address),
-        ("turn", ShareBy::Turn),
-        ("first", ShareBy::First),
-    ];
-
-    /// A word for it, as names of captures have it.
-    pub fn word(self) -> &'static str {
-        ShareBy::WORDS.iter().find(|(_, by)| *by == self).map_or("flow", |(word, _)| word)
+tapline_packet::named_enum! {
+    /// The rule by which packets are shared out among the readers of a group.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum ShareBy {
+        /// Addresses, protocol and ports, both directions alike. Fragments go with their flow if their first fragment came
+        /// before them.
+        #[default]
+        Flow = "flow",
+        /// Addresses: all packets between two hosts stay together, fragments too.
+        Host = "host",
+        /// As [`Flow`](Self::Flow), with VLAN tags.
+        Vlan = "vlan",
+        /// As [`Flow`](Self::Flow), of the innermost packet in tunnels.
+        Inner = "inner",
+        /// Each address: a packet goes to the reader of its source and to the reader of its destination.
+        Address = "address",
+        /// Packets in turn.
+        Turn = "turn",
+        /// To the reader with the least priority number; among equals to the one that came first.
+        First = "first",
     }
 }
 
@@ -98,7 +83,7 @@ pub fn parse_name(name: &str) -> Result<(&str, Option<GroupRequest>), String> {
         Some(_) => return Err(fault()),
         None => (word, 0),
     };
-    let (_, by) = *ShareBy::WORDS.iter().find(|(known, _)| *known == word).ok_or_else(fault)?;
+    let by = ShareBy::of_name(word).ok_or_else(fault)?;
     let group = GroupRequest { name: name.to_owned(), by, priority };
     group.check()?;
     Ok((capture, Some(group)))
@@ -113,8 +98,8 @@ mod tests {
         let group = |name: &str, by| Some(GroupRequest { name: name.to_owned(), by, priority: 0 });
         assert_eq!(parse_name("office"), Ok(("office", None)));
         assert_eq!(parse_name("office/ids"), Ok(("office", group("ids", ShareBy::Flow))));
-        for (word, by) in ShareBy::WORDS {
-            assert_eq!(by.word(), word);
+        for by in ShareBy::ALL {
+            let word = by.name();
             assert_eq!(parse_name(&format!("office/a.b-1?by={word}")), Ok(("office", group("a.b-1", by))));
         }
         for wrong in

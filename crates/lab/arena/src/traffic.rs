@@ -45,11 +45,6 @@ impl Traffic {
         Traffic { random: Random::new(seed), next_arrival_ns: 0, started: 0, pending: BinaryHeap::new() }
     }
 
-    /// Sessions begun so far.
-    pub fn sessions(&self) -> u64 {
-        self.started
-    }
-
     fn start_session(&mut self) {
         let frames = session::any(&mut self.random);
         let start_ns = self.next_arrival_ns;

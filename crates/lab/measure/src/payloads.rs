@@ -4,25 +4,16 @@ use std::collections::BTreeSet;
 use tapline_arena::random::Random;
 use tapline_search::{Pattern, Patterns};
 
-/// Relation of patterns and payloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
-    /// No pattern occurs in any payload.
-    Miss,
-    /// One pattern is planted in each payload.
-    Match,
-    /// As `Match`, and half the patterns are pieces of the same words as the text, with a letter or two changed.
-    Alike,
-}
-
-impl Traffic {
-    /// Name in reports: `miss`, `match` or `alike`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Traffic::Miss => "miss",
-            Traffic::Match => "match",
-            Traffic::Alike => "alike",
-        }
+tapline_packet::named_enum! {
+    /// Relation of patterns and payloads.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Traffic {
+        /// No pattern occurs in any payload.
+        Miss = "miss",
+        /// One pattern is planted in each payload.
+        Match = "match",
+        /// As `Match`, and half the patterns are pieces of the same words as the text, with a letter or two changed.
+        Alike = "alike",
     }
 }
 

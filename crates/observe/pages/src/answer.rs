@@ -25,68 +25,35 @@ const ROWS_OVERVIEW: usize = 6;
 /// Rows of each of the four tables of protocols.
 const ROWS_PROTOCOLS: usize = 30;
 
-/// A page, in the order of its keys: 1 is the overview.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Page {
-    /// Rates, losses, the greatest of each dimension.
-    #[default]
-    Overview,
-    /// Hosts, or one host.
-    Hosts,
-    /// Pairs of hosts.
-    Pairs,
-    /// Flows.
-    Flows,
-    /// Services, names, VLANs and tunnels, interfaces.
-    Protocols,
-    /// The account.
-    Losses,
-    /// Cycles by stage.
-    Costs,
-    /// Windows of the past.
-    History,
-    /// Packets.
-    Packets,
-    /// Events of rules.
-    Events,
+tapline_packet::named_enum! {
+    /// A page, in the order of its keys: 1 is the overview.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Page {
+        /// Rates, losses, the greatest of each dimension.
+        #[default]
+        Overview = "overview",
+        /// Hosts, or one host.
+        Hosts = "hosts",
+        /// Pairs of hosts.
+        Pairs = "pairs",
+        /// Flows.
+        Flows = "flows",
+        /// Services, names, VLANs and tunnels, interfaces.
+        Protocols = "protocols",
+        /// The account.
+        Losses = "losses",
+        /// Cycles by stage.
+        Costs = "costs",
+        /// Windows of the past.
+        History = "history",
+        /// Packets.
+        Packets = "packets",
+        /// Events of rules.
+        Events = "events",
+    }
 }
 
 impl Page {
-    /// All pages, in the order of their keys.
-    pub const ALL: [Page; 10] = [
-        Page::Overview,
-        Page::Hosts,
-        Page::Pairs,
-        Page::Flows,
-        Page::Protocols,
-        Page::Losses,
-        Page::Costs,
-        Page::History,
-        Page::Packets,
-        Page::Events,
-    ];
-
-    /// Name as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Page::Overview => "overview",
-            Page::Hosts => "hosts",
-            Page::Pairs => "pairs",
-            Page::Flows => "flows",
-            Page::Protocols => "protocols",
-            Page::Losses => "losses",
-            Page::Costs => "costs",
-            Page::History => "history",
-            Page::Packets => "packets",
-            Page::Events => "events",
-        }
-    }
-
-    /// The page of a word.
-    pub fn of_name(word: &str) -> Option<Page> {
-        Page::ALL.into_iter().find(|page| page.name() == word)
-    }
-
     /// The dimensions of its tables, in the order in which they are shown.
     pub const fn dimensions(self) -> &'static [Dimension] {
         match self {

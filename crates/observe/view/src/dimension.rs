@@ -7,58 +7,27 @@ use tapline_meters::{text_of, words_of};
 /// Words of a key in the file.
 pub(crate) const KEY_WORDS: usize = 8;
 
-/// A field of flows by which packets are added up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(usize)]
-pub enum Dimension {
-    /// Hosts by received traffic.
-    HostIn = 0,
-    /// Hosts by sent traffic.
-    HostOut = 1,
-    /// Two hosts, both directions.
-    Pair = 2,
-    /// The protocol and the server's port.
-    Service = 3,
-    /// The name that a client asked for, else the application, if the meter collects them.
-    Name = 4,
-    /// The VLAN, or the tunnel.
-    Segment = 5,
-    /// The interface.
-    Interface = 6,
-    /// The flow itself.
-    Flow = 7,
-}
-
-impl Dimension {
-    /// All dimensions, in the order of the file.
-    pub const ALL: [Dimension; 8] = [
-        Dimension::HostIn,
-        Dimension::HostOut,
-        Dimension::Pair,
-        Dimension::Service,
-        Dimension::Name,
-        Dimension::Segment,
-        Dimension::Interface,
-        Dimension::Flow,
-    ];
-
-    /// Name as one word.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Dimension::HostIn => "host_in",
-            Dimension::HostOut => "host_out",
-            Dimension::Pair => "pair",
-            Dimension::Service => "service",
-            Dimension::Name => "name",
-            Dimension::Segment => "segment",
-            Dimension::Interface => "interface",
-            Dimension::Flow => "flow",
-        }
-    }
-
-    /// The dimension of a word.
-    pub fn of_name(word: &str) -> Option<Dimension> {
-        Dimension::ALL.into_iter().find(|dimension| dimension.name() == word)
+tapline_packet::named_enum! {
+    /// A field of flows by which packets are added up.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[repr(usize)]
+    pub enum Dimension {
+        /// Hosts by received traffic.
+        HostIn = "host_in",
+        /// Hosts by sent traffic.
+        HostOut = "host_out",
+        /// Two hosts, both directions.
+        Pair = "pair",
+        /// The protocol and the server's port.
+        Service = "service",
+        /// The name that a client asked for, else the application, if the meter collects them.
+        Name = "name",
+        /// The VLAN, or the tunnel.
+        Segment = "segment",
+        /// The interface.
+        Interface = "interface",
+        /// The flow itself.
+        Flow = "flow",
     }
 }
 

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_sys::SyscallError;
-
 /// A view file that could not be made or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -15,27 +13,9 @@ pub enum Error {
         /// Each folder and the problem with it.
         tried: Vec<String>,
     },
-    /// A folder or file of the kind that meters and views share.
+    /// A folder or file that the system refuses, or that its process emptied at the end.
     #[error(transparent)]
-    Folder(#[from] tapline_meters::Error),
-    /// A file that the system refuses.
-    #[error("cannot {action} {}: {source}", .path.display())]
-    Io {
-        /// The operation: `open`, `write to`.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A file that could not be mapped.
-    #[error("cannot map {}: {source}", .path.display())]
-    Map {
-        /// The file.
-        path: PathBuf,
-        /// The call.
-        source: SyscallError,
-    },
+    File(#[from] tapline_meters::Error),
     /// A file that is not a view, or not of this version or machine.
     #[error("{} cannot be read as a view: {reason}", .path.display())]
     Foreign {
@@ -44,17 +24,11 @@ pub enum Error {
         /// The fault and its place.
         reason: String,
     },
-    /// A file that is shorter than it says: its process has ended.
-    #[error("{} is cut short: its process has ended", .path.display())]
-    Ended {
-        /// The file.
-        path: PathBuf,
-    },
 }
 
 impl Error {
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
-        let path = path.to_owned();
-        move |source| Error::Io { action, path, source }
+        let of_file = tapline_meters::Error::io(action, path);
+        move |source| of_file(source).into()
     }
 }

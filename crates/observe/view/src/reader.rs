@@ -102,8 +102,8 @@ impl Reader {
     /// Opens a view file, even one that a process left behind.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be opened; [`Error::Foreign`] if it is something else, or of another version or byte
-    /// order; [`Error::Ended`] if its process has ended and could only empty it.
+    /// [`Error::File`] if it cannot be opened, or if its process has ended and could only empty it; [`Error::Foreign`] if
+    /// it is something else, or of another version or byte order.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         // Opened without waiting, and looked at when open: a folder of others may swap a pipe in at any time.
         let file =
@@ -147,7 +147,7 @@ impl Reader {
     /// Seconds published so far.
     ///
     /// # Errors
-    /// [`Error::Ended`] if the file became shorter; [`Error::Io`] if it cannot be read.
+    /// [`Error::File`] if the file became shorter or cannot be read.
     pub fn published(&self) -> Result<u64, Error> {
         self.word(header::PUBLISHED)
     }
@@ -200,7 +200,7 @@ impl Reader {
 fn read_words(file: &File, path: &Path, first: usize, words: usize) -> Result<Vec<u64>, Error> {
     let mut bytes = vec![0; words * 8];
     file.read_exact_at(&mut bytes, (first * 8) as u64).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Error::Ended { path: path.to_owned() },
+        io::ErrorKind::UnexpectedEof => tapline_meters::Error::Ended { path: path.to_owned() }.into(),
         _ => Error::io("read", path)(error),
     })?;
     let word = |bytes: &[u8]| u64::from_ne_bytes(std::array::from_fn(|at| bytes[at]));

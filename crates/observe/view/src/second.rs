@@ -82,7 +82,7 @@ impl Second {
             sampled_out_bytes: sampled.bytes,
             active: statistics.active,
             made: statistics.made,
-            ended: EndReason::ALL.map(|reason| statistics.ended.of(reason)),
+            ended: EndReason::OF_METERS.map(|reason| statistics.ended.of(reason)),
             late: statistics.late,
             room: statistics.flows_max,
             workers: 1,

@@ -1,15 +1,15 @@
 //! The file: written once a second, by whichever worker is the last to bring its part.
 
-use std::fs::{self, File};
+use std::fs;
 use std::net::IpAddr;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::fence;
 use std::sync::{Mutex, PoisonError};
 
-use tapline_meters::{FileKind, RunFolder, run_folders, words_of};
+use tapline_meters::{FileKind, RunFolder, SharedFile, run_folders, words_of};
 use tapline_sys::{SharedWords, clock};
 
 use crate::Error;
@@ -29,18 +29,10 @@ pub(crate) const VIEWS: FileKind = FileKind { suffix: ".view", mode: 0o640 };
 #[derive(Debug)]
 pub struct ViewFile {
     words: SharedWords,
-    file: Option<OwnFile>,
+    file: Option<SharedFile>,
     pending: Mutex<Pending>,
     /// Names of hosts, for all workers: the answer of DNS and the host's packets may be of different ones.
     names: Mutex<AnsweredNames>,
-}
-
-#[derive(Debug)]
-struct OwnFile {
-    file: File,
-    path: PathBuf,
-    /// A process that was forked off must not remove it.
-    owner: u32,
 }
 
 /// The second that is put together.
@@ -77,14 +69,13 @@ impl ViewFile {
     /// # Errors
     /// The first step that failed.
     pub fn create_in(folder: &RunFolder, title: &str) -> Result<ViewFile, Error> {
-        let (file, path) = folder.create(VIEWS)?;
         // From here on a failure removes the file.
-        let own = OwnFile { file, path, owner: process::id() };
+        let own = SharedFile::new(folder.create(VIEWS)?);
         // All of it is written, so that a full disk is an error here and not a signal later.
         let zeros = vec![0; FILE_WORDS * 8];
         own.file.write_all_at(&zeros, 0).map_err(Error::io("write to", &own.path))?;
         let words = SharedWords::map(&own.file, FILE_WORDS)
-            .map_err(|source| Error::Map { path: own.path.clone(), source })?;
+            .map_err(|source| tapline_meters::Error::Map { path: own.path.clone(), source })?;
         let view = ViewFile { words, file: Some(own), pending: Mutex::default(), names: Mutex::default() };
         view.write_header(title);
         Ok(view)
@@ -237,12 +228,3 @@ impl ViewFile {
 }
 
 const _: () = assert!(HEADER_WORDS >= header::OWN.end && header::OWN.end - header::OWN.start == 2 * OWN_MAX);
-
-impl Drop for OwnFile {
-    fn drop(&mut self) {
-        // A process that gave up the right to remove the file still has it open.
-        if self.owner == process::id() && fs::remove_file(&self.path).is_err() {
-            let _ = self.file.set_len(0);
-        }
-    }
-}

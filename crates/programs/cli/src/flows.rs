@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use tapline_collect::{Forgotten, RefusedCause, SourceAccount};
 use tapline_flow::{EndReason, Statistics, UnmeteredCause};
 use tapline_graph::{StageResult, grouped};
-use tapline_packet::Timestamp;
+use tapline_packet::{Timestamp, date_of_day};
 use tapline_stages::{FlowResults, FlowRow};
 
 /// The layout of the report.
@@ -385,15 +385,9 @@ fn time_of_day(ns: i64) -> String {
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
-/// The day, UTC: years begin in March, so that the day of a leap year comes last.
+/// The day, UTC.
 fn date(ns: i64) -> String {
-    let days = ns.div_euclid(86_400_000_000_000) + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, is_next) = (day - (153 * month + 2) / 5 + 1, month >= 10);
-    let (month, year) = (if is_next { month - 9 } else { month + 3 }, year + era * 400 + i64::from(is_next));
+    let (year, month, day) = date_of_day(ns.div_euclid(86_400_000_000_000));
     format!("{year:04}-{month:02}-{day:02}")
 }
 

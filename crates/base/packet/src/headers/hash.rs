@@ -14,6 +14,7 @@ use std::net::IpAddr;
 
 use super::read::{array, u32_at};
 use super::{Headers, IpVersion, PackedOffset};
+use crate::mix::fold;
 
 /// Bits without a pattern: the fraction of pi.
 const KEYS: [u64; 4] =
@@ -117,12 +118,6 @@ fn hash_of(src: u64, dst: u64, protocol: u64, seed: u64) -> u64 {
 fn address_v6(address: &[u8; 16], seed: u64) -> u64 {
     let bits = u128::from_be_bytes(*address);
     fold((bits >> 64) as u64 ^ seed ^ KEYS[2], bits as u64 ^ seed.rotate_left(17) ^ KEYS[3])
-}
-
-#[inline]
-fn fold(a: u64, b: u64) -> u64 {
-    let product = u128::from(a) * u128::from(b);
-    product as u64 ^ (product >> 64) as u64
 }
 
 #[cfg(test)]

@@ -31,24 +31,26 @@ use crate::numbers::port;
 /// Extensions of a GTP header that are followed, as by filters.
 const GTP_EXTENSIONS_MAX: usize = 4;
 
-/// A kind of tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Tunnel {
-    /// RFC 3032, with Ethernet as RFC 4448 has it.
-    Mpls,
-    /// RFC 2784.
-    Gre,
-    /// Cisco's mirroring over GRE, types I, II and III.
-    Erspan,
-    /// RFC 7348.
-    Vxlan,
-    /// RFC 8926.
-    Geneve,
-    /// 3GPP TS 29.281.
-    Gtp,
-    /// RFC 2003, RFC 4213.
-    IpInIp,
+crate::named_enum! {
+    /// A kind of tunnel.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Tunnel {
+        /// RFC 3032, with Ethernet as RFC 4448 has it.
+        Mpls = "mpls",
+        /// RFC 2784.
+        Gre = "gre",
+        /// Cisco's mirroring over GRE, types I, II and III.
+        Erspan = "erspan",
+        /// RFC 7348.
+        Vxlan = "vxlan",
+        /// RFC 8926.
+        Geneve = "geneve",
+        /// 3GPP TS 29.281.
+        Gtp = "gtp",
+        /// RFC 2003, RFC 4213.
+        IpInIp = "ipip",
+    }
 }
 
 /// The packet inside one layer of tunnel.

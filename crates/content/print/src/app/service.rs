@@ -97,43 +97,45 @@ impl TcpService {
     }
 }
 
-/// A service over UDP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum UdpService {
-    Nfs,
-    Dns,
-    MulticastDns,
-    Tftp,
-    Dhcp,
-    Isakmp,
-    /// ISAKMP and ESP through translators of addresses (RFC 3948).
-    IpsecTraversal,
-    Rip,
-    Snmp,
-    Ntp,
-    Kerberos,
-    L2tp,
-    RipNg,
-    Dhcpv6,
-    Babel,
-    Hsrp,
-    Radius,
-    Ldp,
-    Olsr,
-    LspPing,
-    Bfd,
-    Sflow,
-    Sip,
-    Syslog,
-    Vxlan,
-    Geneve,
-    Lisp,
-    VxlanGpe,
-    Ptp,
-    // Known to JSON only.
-    Llmnr,
-    GtpU,
-    Quic,
+tapline_packet::named_enum! {
+    /// A service over UDP.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(crate) enum UdpService {
+        Nfs = "nfs",
+        Dns = "dns",
+        MulticastDns = "mdns",
+        Tftp = "tftp",
+        Dhcp = "dhcp",
+        Isakmp = "isakmp",
+        /// ISAKMP and ESP through translators of addresses (RFC 3948).
+        IpsecTraversal = "udpencap",
+        Rip = "rip",
+        Snmp = "snmp",
+        Ntp = "ntp",
+        Kerberos = "kerberos",
+        L2tp = "l2tp",
+        RipNg = "ripng",
+        Dhcpv6 = "dhcpv6",
+        Babel = "babel",
+        Hsrp = "hsrp",
+        Radius = "radius",
+        Ldp = "ldp",
+        Olsr = "olsr",
+        LspPing = "mpls-echo",
+        Bfd = "bfd",
+        Sflow = "sflow",
+        Sip = "sip",
+        Syslog = "syslog",
+        Vxlan = "vxlan",
+        Geneve = "geneve",
+        Lisp = "lisp",
+        VxlanGpe = "vxlan-gpe",
+        Ptp = "ptp",
+        // Known to JSON only.
+        Llmnr = "llmnr",
+        GtpU = "gtp",
+        Quic = "quic",
+    }
 }
 
 impl UdpService {
@@ -146,43 +148,6 @@ impl UdpService {
             _ => None,
         });
         first(UdpService::of_port(source), of_destination)
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            UdpService::Nfs => "nfs",
-            UdpService::Dns => "dns",
-            UdpService::MulticastDns => "mdns",
-            UdpService::Tftp => "tftp",
-            UdpService::Dhcp => "dhcp",
-            UdpService::Isakmp => "isakmp",
-            UdpService::IpsecTraversal => "udpencap",
-            UdpService::Rip => "rip",
-            UdpService::Snmp => "snmp",
-            UdpService::Ntp => "ntp",
-            UdpService::Kerberos => "kerberos",
-            UdpService::L2tp => "l2tp",
-            UdpService::RipNg => "ripng",
-            UdpService::Dhcpv6 => "dhcpv6",
-            UdpService::Babel => "babel",
-            UdpService::Hsrp => "hsrp",
-            UdpService::Radius => "radius",
-            UdpService::Ldp => "ldp",
-            UdpService::Olsr => "olsr",
-            UdpService::LspPing => "mpls-echo",
-            UdpService::Bfd => "bfd",
-            UdpService::Sflow => "sflow",
-            UdpService::Sip => "sip",
-            UdpService::Syslog => "syslog",
-            UdpService::Vxlan => "vxlan",
-            UdpService::Geneve => "geneve",
-            UdpService::Lisp => "lisp",
-            UdpService::VxlanGpe => "vxlan-gpe",
-            UdpService::Ptp => "ptp",
-            UdpService::Llmnr => "llmnr",
-            UdpService::GtpU => "gtp",
-            UdpService::Quic => "quic",
-        }
     }
 
     /// The service of the other port, where one port is NFS's.

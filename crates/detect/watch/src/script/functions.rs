@@ -275,7 +275,7 @@ fn add_recorder(world: &Shared, name: &str, kind: &str, settings: &Map) -> Resul
     let mut world = lock(world);
     fixed(&world, "recorders")?;
     known(settings, &["every", "n", "columns"])?;
-    let Some(kind) = RecorderKind::parse(kind) else {
+    let Some(kind) = RecorderKind::of_name(kind) else {
         return fault(format!("recorder \"{kind}\": write list, histogram or top"));
     };
     if world.recorders.len() >= RECORDERS_MAX {

@@ -16,17 +16,19 @@ const RING_MIB: u64 = 256;
 /// Bytes of a block of Stenographer's files.
 const BLOCK_LEN: usize = 1 << 20;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recorder {
-    Tapline,
-    TaplineNoIndex,
-    /// stenotype, the recorder of Stenographer, alone.
-    Stenotype,
-    StenotypeNoIndex,
-    NetsniffNg,
-    Dumpcap,
-    Tcpdump,
-    Daemonlogger,
+tapline_packet::named_enum! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Recorder {
+        Tapline = "tapline",
+        TaplineNoIndex = "tapline, no index",
+        /// stenotype, the recorder of Stenographer, alone.
+        Stenotype = "stenographer",
+        StenotypeNoIndex = "stenographer, no index",
+        NetsniffNg = "netsniff-ng",
+        Dumpcap = "dumpcap",
+        Tcpdump = "tcpdump",
+        Daemonlogger = "daemonlogger",
+    }
 }
 
 /// Recorders with an index and recorders without, ours first.
@@ -57,19 +59,6 @@ pub(super) fn missing() -> Vec<&'static str> {
 }
 
 impl Recorder {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Recorder::Tapline => "tapline",
-            Recorder::TaplineNoIndex => "tapline, no index",
-            Recorder::Stenotype => "stenographer",
-            Recorder::StenotypeNoIndex => "stenographer, no index",
-            Recorder::NetsniffNg => "netsniff-ng",
-            Recorder::Dumpcap => "dumpcap",
-            Recorder::Tcpdump => "tcpdump",
-            Recorder::Daemonlogger => "daemonlogger",
-        }
-    }
-
     /// Whether it is installed here.
     pub(super) fn is_here(self, tapline: &Path) -> bool {
         match self {

@@ -10,9 +10,8 @@
 use std::fmt;
 
 use super::{
-    Arith, Ast, AtmField, BoolOp, ByteOp, Direction, Expr, ExprKind, Fragments, Id, IdKind, LlcType,
-    Modifier, Mtp2Format, Mtp3Field, PfField, Primitive, Protocol, Qualifiers, Relop, TunnelSelector,
-    WlanField,
+    Arith, Ast, AtmField, BoolOp, Direction, Expr, ExprKind, Fragments, Id, IdKind, LlcType, Modifier,
+    PfField, Primitive, Protocol, Qualifiers, Relop, TunnelSelector, WlanField,
 };
 
 /// A line for each part, indented by depth.
@@ -38,8 +37,8 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str
         ExprKind::Modified(modifier, inner) => write_inner(f, &modifier.to_string(), inner, depth),
         ExprKind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
         ExprKind::Id(id) => writeln!(f, "{id}"),
-        ExprKind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
-        ExprKind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.symbol()),
+        ExprKind::Protocol(protocol) => writeln!(f, "{}", protocol.name()),
+        ExprKind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.name()),
         ExprKind::Primitive(primitive) => writeln!(f, "{primitive}"),
     }
 }
@@ -59,9 +58,9 @@ fn joint_word(joint: BoolOp) -> &'static str {
 impl fmt::Display for Qualifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = [
-            self.protocol.map(Protocol::word),
-            self.direction.map(Direction::word),
-            self.kind.map(IdKind::word),
+            self.protocol.map(Protocol::name),
+            self.direction.map(Direction::name),
+            self.kind.map(IdKind::name),
         ];
         f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
     }
@@ -78,7 +77,7 @@ impl fmt::Display for Modifier {
 
 impl fmt::Display for TunnelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        with_number(f, self.kind.word(), self.id)
+        with_number(f, self.kind.name(), self.id)
     }
 }
 
@@ -102,10 +101,10 @@ impl fmt::Display for Arith {
         match self {
             Arith::Number(number) => write!(f, "{number}"),
             Arith::Len => f.write_str("len"),
-            Arith::Load { protocol, index, size: 1, .. } => write!(f, "{}[{index}]", protocol.word()),
-            Arith::Load { protocol, index, size, .. } => write!(f, "{}[{index}:{size}]", protocol.word()),
+            Arith::Load { protocol, index, size: 1, .. } => write!(f, "{}[{index}]", protocol.name()),
+            Arith::Load { protocol, index, size, .. } => write!(f, "{}[{index}:{size}]", protocol.name()),
             Arith::Negate(inner) => write!(f, "-{inner}"),
-            Arith::Binary { op, left, right, .. } => write!(f, "({left} {} {right})", op.symbol()),
+            Arith::Binary { op, left, right, .. } => write!(f, "({left} {} {right})", op.name()),
         }
     }
 }
@@ -118,7 +117,7 @@ impl fmt::Display for Primitive {
             Primitive::Multicast(protocol) => write!(f, "{}multicast", word_before(*protocol)),
             Primitive::Less(len) => write!(f, "less {len}"),
             Primitive::Greater(len) => write!(f, "greater {len}"),
-            Primitive::Byte(index, op, value) => write!(f, "byte {index} {} {value}", byte_op(*op)),
+            Primitive::Byte(index, op, value) => write!(f, "byte {index} {} {value}", op.name()),
             Primitive::Inbound => f.write_str("inbound"),
             Primitive::Outbound => f.write_str("outbound"),
             Primitive::IfIndex(index) => write!(f, "ifindex {index}"),
@@ -139,29 +138,17 @@ impl fmt::Display for Primitive {
             Primitive::Wlan(WlanField::Dir(direction)) => write!(f, "dir {direction}"),
             Primitive::AtmField(AtmField::Vpi, values) => write_values(f, "vpi", values),
             Primitive::AtmField(AtmField::Vci, values) => write_values(f, "vci", values),
-            Primitive::Atm(kind) => f.write_str(&format!("{kind:?}").to_lowercase()),
-            Primitive::Mtp2(kind, link) => {
-                write!(f, "{}{}", high_speed(*link), format!("{kind:?}").to_lowercase())
-            }
+            Primitive::Atm(kind) => f.write_str(kind.name()),
+            Primitive::Mtp2(kind, link) => write!(f, "{}{}", link.name(), kind.name()),
             Primitive::Mtp3(field, link, values) => {
-                write_values(f, &format!("{}{}", high_speed(*link), mtp3_word(*field)), values)
+                write_values(f, &format!("{}{}", link.name(), field.name()), values)
             }
         }
     }
 }
 
 fn word_before(protocol: Option<Protocol>) -> String {
-    protocol.map(|protocol| format!("{} ", protocol.word())).unwrap_or_default()
-}
-
-fn byte_op(op: ByteOp) -> &'static str {
-    match op {
-        ByteOp::Equal => "=",
-        ByteOp::Less => "<",
-        ByteOp::Greater => ">",
-        ByteOp::And => "&",
-        ByteOp::Or => "|",
-    }
+    protocol.map(|protocol| format!("{} ", protocol.name())).unwrap_or_default()
 }
 
 fn with_number(f: &mut fmt::Formatter<'_>, word: &str, number: Option<u32>) -> fmt::Result {
@@ -195,22 +182,6 @@ fn write_pf(f: &mut fmt::Formatter<'_>, field: &PfField) -> fmt::Result {
 }
 
 fn write_values(f: &mut fmt::Formatter<'_>, word: &str, values: &[(Relop, u32)]) -> fmt::Result {
-    let values: Vec<String> = values.iter().map(|(op, value)| format!("{} {value}", op.symbol())).collect();
+    let values: Vec<String> = values.iter().map(|(op, value)| format!("{} {value}", op.name())).collect();
     write!(f, "{word} {}", values.join(" or "))
-}
-
-fn high_speed(link: Mtp2Format) -> &'static str {
-    match link {
-        Mtp2Format::Normal => "",
-        Mtp2Format::HighSpeed => "h",
-    }
-}
-
-fn mtp3_word(field: Mtp3Field) -> &'static str {
-    match field {
-        Mtp3Field::Sio => "sio",
-        Mtp3Field::Opc => "opc",
-        Mtp3Field::Dpc => "dpc",
-        Mtp3Field::Sls => "sls",
-    }
 }

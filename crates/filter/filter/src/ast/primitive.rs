@@ -51,15 +51,17 @@ pub enum Primitive {
     Mtp3(Mtp3Field, Mtp2Format, Vec<(Relop, u32)>),
 }
 
-/// Operators of `byte`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum ByteOp {
-    Equal,
-    Less,
-    Greater,
-    And,
-    Or,
+tapline_packet::named_enum! {
+    /// Operators of `byte`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum ByteOp {
+        Equal = "=",
+        Less = "<",
+        Greater = ">",
+        And = "&",
+        Or = "|",
+    }
 }
 
 /// The control field of IEEE 802.2.
@@ -111,46 +113,54 @@ pub enum AtmField {
     Vci,
 }
 
-/// Kinds of ATM traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum AtmType {
-    Lane,
-    Metac,
-    Bcc,
-    Oamf4ec,
-    Oamf4sc,
-    Sc,
-    Ilmic,
-    Oam,
-    Oamf4,
-    Connectmsg,
-    Metaconnect,
+tapline_packet::named_enum! {
+    /// Kinds of ATM traffic.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum AtmType {
+        Lane = "lane",
+        Metac = "metac",
+        Bcc = "bcc",
+        Oamf4ec = "oamf4ec",
+        Oamf4sc = "oamf4sc",
+        Sc = "sc",
+        Ilmic = "ilmic",
+        Oam = "oam",
+        Oamf4 = "oamf4",
+        Connectmsg = "connectmsg",
+        Metaconnect = "metaconnect",
+    }
 }
 
-/// Signal units of MTP2 (ITU-T Q.703).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Mtp2Type {
-    Fisu,
-    Lssu,
-    Msu,
+tapline_packet::named_enum! {
+    /// Signal units of MTP2 (ITU-T Q.703).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Mtp2Type {
+        Fisu = "fisu",
+        Lssu = "lssu",
+        Msu = "msu",
+    }
 }
 
-/// Fields of MTP2 and MTP3 (ITU-T Q.703, Q.704).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Mtp3Field {
-    Sio,
-    Opc,
-    Dpc,
-    Sls,
+tapline_packet::named_enum! {
+    /// Fields of MTP2 and MTP3 (ITU-T Q.703, Q.704).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Mtp3Field {
+        Sio = "sio",
+        Opc = "opc",
+        Dpc = "dpc",
+        Sls = "sls",
+    }
 }
 
-/// The two formats of MTP2: a high-speed link has longer sequence and length fields (ITU-T Q.703 annex A).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Mtp2Format {
-    Normal,
-    HighSpeed,
+tapline_packet::named_enum! {
+    /// The two formats of MTP2: a high-speed link has longer sequence and length fields (ITU-T Q.703 annex A).
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Mtp2Format {
+        Normal = "",
+        HighSpeed = "h",
+    }
 }

@@ -100,6 +100,6 @@ fn join(left: Node, joint: BoolOp, right: Node) -> Node {
 
 fn words(qualifiers: Qualifiers) -> String {
     let Qualifiers { protocol, direction, kind } = qualifiers;
-    let words = [protocol.map(|p| p.word()), direction.map(|d| d.word()), kind.map(|k| k.word())];
+    let words = [protocol.map(|p| p.name()), direction.map(|d| d.name()), kind.map(|k| k.name())];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }

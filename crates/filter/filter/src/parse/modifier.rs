@@ -60,7 +60,7 @@ impl Parser<'_> {
     }
 
     fn no_comma(&self, kind: TunnelKind) -> Error {
-        let kind = kind.word();
+        let kind = kind.name();
         self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({kind}, ...)"))
     }
 
@@ -70,7 +70,7 @@ impl Parser<'_> {
         ahead.advance();
         match ahead.peek() {
             Ok(Token::Symbol(Symbol::Comma)) => {
-                let known = TunnelKind::ALL.map(TunnelKind::word).join(", ");
+                let known = TunnelKind::ALL.map(TunnelKind::name).join(", ");
                 Err(self.syntax(&format!("this is not a kind of tunnel: {known}")))
             }
             _ => Ok(None),
@@ -81,7 +81,7 @@ impl Parser<'_> {
         let kind = match self.peek()? {
             Token::Keyword(Keyword::Vxlan) => TunnelKind::Vxlan,
             Token::Keyword(Keyword::Geneve) => TunnelKind::Geneve,
-            Token::Name(name) => match TunnelKind::ALL.into_iter().find(|kind| kind.word() == name) {
+            Token::Name(name) => match TunnelKind::of_name(name) {
                 Some(kind) => kind,
                 None => return Ok(None),
             },
@@ -121,7 +121,7 @@ fn check_id(kind: TunnelKind, id: u32, span: Span) -> Result<(), Error> {
     match id_max(kind) {
         0 => Err(Error::at(span, "ipip tunnels have no number").hint("leave it out: inner(ipip, ...)")),
         max if id > max => {
-            Err(Error::at(span, format!("{} number {id} greater than maximum {max}", kind.word())))
+            Err(Error::at(span, format!("{} number {id} greater than maximum {max}", kind.name())))
         }
         _ => Ok(()),
     }

@@ -65,13 +65,13 @@ impl<'a> Parser<'a> {
     }
 
     fn pf_atm_or_ss7(&mut self, keyword: Keyword, word: Span) -> Result<(Primitive, Span), Error> {
-        if let Some(kind) = atm_type(keyword) {
+        if let Some(kind) = AtmType::of_name(keyword.name()) {
             return Ok((Primitive::Atm(kind), word));
         }
-        if let Some((kind, link)) = mtp2_type(keyword) {
+        if let Some((kind, link)) = on_link(keyword.name(), Mtp2Type::of_name) {
             return Ok((Primitive::Mtp2(kind, link), word));
         }
-        if let Some((field, link)) = mtp3_field(keyword) {
+        if let Some((field, link)) = on_link(keyword.name(), Mtp3Field::of_name) {
             let (values, end) = self.values()?;
             return Ok((Primitive::Mtp3(field, link, values), end));
         }
@@ -275,45 +275,7 @@ pub(super) fn known(table: &[(&str, u32)]) -> String {
     format!("known: {}", names.join(" "))
 }
 
-fn atm_type(keyword: Keyword) -> Option<AtmType> {
-    Some(match keyword {
-        Keyword::Lane => AtmType::Lane,
-        Keyword::Metac => AtmType::Metac,
-        Keyword::Bcc => AtmType::Bcc,
-        Keyword::Oamf4ec => AtmType::Oamf4ec,
-        Keyword::Oamf4sc => AtmType::Oamf4sc,
-        Keyword::Sc => AtmType::Sc,
-        Keyword::Ilmic => AtmType::Ilmic,
-        Keyword::Oam => AtmType::Oam,
-        Keyword::Oamf4 => AtmType::Oamf4,
-        Keyword::Connectmsg => AtmType::Connectmsg,
-        Keyword::Metaconnect => AtmType::Metaconnect,
-        _ => return None,
-    })
-}
-
-fn mtp2_type(keyword: Keyword) -> Option<(Mtp2Type, Mtp2Format)> {
-    Some(match keyword {
-        Keyword::Fisu => (Mtp2Type::Fisu, Mtp2Format::Normal),
-        Keyword::Lssu => (Mtp2Type::Lssu, Mtp2Format::Normal),
-        Keyword::Msu => (Mtp2Type::Msu, Mtp2Format::Normal),
-        Keyword::Hfisu => (Mtp2Type::Fisu, Mtp2Format::HighSpeed),
-        Keyword::Hlssu => (Mtp2Type::Lssu, Mtp2Format::HighSpeed),
-        Keyword::Hmsu => (Mtp2Type::Msu, Mtp2Format::HighSpeed),
-        _ => return None,
-    })
-}
-
-fn mtp3_field(keyword: Keyword) -> Option<(Mtp3Field, Mtp2Format)> {
-    Some(match keyword {
-        Keyword::Sio => (Mtp3Field::Sio, Mtp2Format::Normal),
-        Keyword::Opc => (Mtp3Field::Opc, Mtp2Format::Normal),
-        Keyword::Dpc => (Mtp3Field::Dpc, Mtp2Format::Normal),
-        Keyword::Sls => (Mtp3Field::Sls, Mtp2Format::Normal),
-        Keyword::Hsio => (Mtp3Field::Sio, Mtp2Format::HighSpeed),
-        Keyword::Hopc => (Mtp3Field::Opc, Mtp2Format::HighSpeed),
-        Keyword::Hdpc => (Mtp3Field::Dpc, Mtp2Format::HighSpeed),
-        Keyword::Hsls => (Mtp3Field::Sls, Mtp2Format::HighSpeed),
-        _ => return None,
-    })
+/// A word of a link of SS7, or the same behind an `h` on one of high speed.
+fn on_link<T>(word: &str, of_name: fn(&str) -> Option<T>) -> Option<(T, Mtp2Format)> {
+    Mtp2Format::ALL.into_iter().find_map(|link| Some((of_name(word.strip_prefix(link.name())?)?, link)))
 }

@@ -48,7 +48,7 @@ fn operators_bind_as_in_libpcap() {
     ] {
         assert_eq!(tree(text), expected, "{text}");
     }
-    assert_eq!(ArithOp::Xor.symbol(), "^");
+    assert_eq!(ArithOp::Xor.name(), "^");
 }
 
 #[test]

@@ -64,7 +64,7 @@ impl Scope<'_> {
         if qualifiers.protocol == Some(Protocol::Decnet) {
             return Err(match qualifiers.kind {
                 None | Some(IdKind::Host) => Error::whole(format!("invalid DECnet address '{number}'")),
-                Some(kind) => bad_qualifier("decnet", kind.word()),
+                Some(kind) => bad_qualifier("decnet", kind.name()),
             });
         }
         match qualifiers.kind {
@@ -150,7 +150,7 @@ impl Scope<'_> {
     fn mac8(&mut self, address: u8, qualifiers: Qualifiers) -> Result<Predicate> {
         match qualifiers.kind {
             None | Some(IdKind::Host) => {}
-            Some(kind) => return Err(bad_qualifier(kind.word(), "$XX")),
+            Some(kind) => return Err(bad_qualifier(kind.name(), "$XX")),
         }
         if qualifiers.protocol != Some(Protocol::Link) {
             return Err(Error::whole("'link' is the only valid proto qualifier for 'host $XX'"));
@@ -223,7 +223,7 @@ impl Scope<'_> {
     fn gateway(&mut self, name: &str, qualifiers: Qualifiers) -> Result<Predicate> {
         let protocol = qualifiers.protocol;
         if !matches!(protocol, None | Some(Protocol::Ip | Protocol::Arp | Protocol::Rarp)) {
-            return Err(bad_qualifier(protocol.map_or("", Protocol::word), "gateway"));
+            return Err(bad_qualifier(protocol.map_or("", Protocol::name), "gateway"));
         }
         if self.layers.labels > 0 {
             return Err(Error::whole("'gateway' cannot be used within MPLS"));
@@ -255,7 +255,7 @@ impl Scope<'_> {
 const ADDRESSES_MAX: usize = 100;
 
 fn kind_word(qualifiers: Qualifiers) -> &'static str {
-    qualifiers.kind.unwrap_or(IdKind::Host).word()
+    qualifiers.kind.unwrap_or(IdKind::Host).name()
 }
 
 fn nothing_to_inherit(id: &Id) -> Error {
@@ -274,7 +274,7 @@ fn not_after_ether() -> Error {
 fn refuse_port_or_proto(qualifiers: Qualifiers, what: &str) -> Result<()> {
     match qualifiers.kind {
         Some(kind @ (IdKind::Port | IdKind::Portrange | IdKind::Proto | IdKind::Protochain)) => {
-            Err(Error::whole(format!("'{}' qualifier applied to {what}", kind.word())))
+            Err(Error::whole(format!("'{}' qualifier applied to {what}", kind.name())))
         }
         _ => Ok(()),
     }

@@ -188,7 +188,7 @@ impl Scope<'_> {
                 (place, vec![], vec![is_ip6, next])
             }
             other => {
-                let message = format!("'{}' does not support the index operation", other.word());
+                let message = format!("'{}' does not support the index operation", other.name());
                 return Err(Error::whole(message).hint("index ip, ip6, arp, tcp, udp, icmp, icmp6 or ether"));
             }
         })

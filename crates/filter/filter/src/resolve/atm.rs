@@ -30,7 +30,7 @@ const RELEASE_DONE: u32 = 0x5a;
 
 impl Scope<'_> {
     pub(super) fn atm(&mut self, kind: AtmType) -> Result<Predicate> {
-        self.check_atm(word(kind))?;
+        self.check_atm(kind.name())?;
         Ok(match kind {
             AtmType::Lane => self.lane(),
             AtmType::Metac => self.circuit(1),
@@ -117,21 +117,5 @@ impl Scope<'_> {
         self.layers.network = 0;
         self.layers.network_no_snap = 3;
         found
-    }
-}
-
-fn word(kind: AtmType) -> &'static str {
-    match kind {
-        AtmType::Lane => "lane",
-        AtmType::Metac => "metac",
-        AtmType::Bcc => "bcc",
-        AtmType::Oamf4ec => "oamf4ec",
-        AtmType::Oamf4sc => "oamf4sc",
-        AtmType::Sc => "sc",
-        AtmType::Ilmic => "ilmic",
-        AtmType::Oam => "oam",
-        AtmType::Oamf4 => "oamf4",
-        AtmType::Connectmsg => "connectmsg",
-        AtmType::Metaconnect => "metaconnect",
     }
 }

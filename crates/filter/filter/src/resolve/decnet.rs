@@ -23,7 +23,7 @@ const ADDRESS: &str = "DECnet address";
 impl Scope<'_> {
     pub(super) fn decnet(&mut self, text: &str, qualifiers: Qualifiers) -> Result<Predicate> {
         if let Some(kind) = qualifiers.kind.filter(|kind| *kind != IdKind::Host) {
-            return Err(bad_qualifier("decnet", kind.word()));
+            return Err(bad_qualifier("decnet", kind.name()));
         }
         let address = decnet_address(text).ok_or_else(|| {
             Error::whole(format!("invalid DECnet address '{text}'"))
@@ -38,7 +38,7 @@ impl Scope<'_> {
                 self.decnet_source(address).or(self.decnet_destination(address))
             }
             Some(other) => {
-                return Err(Error::whole(format!("'{}' is valid for 802.11 syntax only", other.word())));
+                return Err(Error::whole(format!("'{}' is valid for 802.11 syntax only", other.name())));
             }
         };
         Ok(is_decnet.and(host))

@@ -36,7 +36,7 @@ impl Scope<'_> {
             Some(Protocol::Rarp) => self.ipv4_in(ethertype::REVERSE_ARP, address, mask, direction),
             Some(other) => {
                 let what = if qualifiers.kind == Some(IdKind::Net) { "ip net" } else { "ip host" };
-                Err(bad_qualifier(other.word(), what))
+                Err(bad_qualifier(other.name(), what))
             }
         }
     }
@@ -70,7 +70,7 @@ impl Scope<'_> {
     ) -> Result<Predicate> {
         if !matches!(qualifiers.protocol, None | Some(Protocol::Ip6)) {
             let what = if qualifiers.kind == Some(IdKind::Net) { "ip6 net" } else { "ip6 host" };
-            return Err(bad_qualifier(qualifiers.protocol.map_or("", Protocol::word), what));
+            return Err(bad_qualifier(qualifiers.protocol.map_or("", Protocol::name), what));
         }
         let carried = self.link_protocol(ethertype::IPV6)?;
         if mask == 0 && address == 0 {
@@ -158,7 +158,7 @@ impl Scope<'_> {
         let destination =
             equal(self.at_link(destination), Width::Byte, u32::from(address), "link-layer destination");
         by_direction(direction, source, destination)
-            .map_err(|_| bad_qualifier(direction.map_or("", Direction::word), context))
+            .map_err(|_| bad_qualifier(direction.map_or("", Direction::name), context))
     }
 
     /// `broadcast`, with a protocol before it or none.
@@ -171,7 +171,7 @@ impl Scope<'_> {
                 _ => self.link_host([0xff; 6], to, "broadcast"),
             },
             Some(Protocol::Ip) => self.ip_broadcast(),
-            Some(other) => Err(bad_qualifier(other.word(), "broadcast")),
+            Some(other) => Err(bad_qualifier(other.name(), "broadcast")),
         }
     }
 
@@ -198,7 +198,7 @@ impl Scope<'_> {
                 let is_ip6 = self.link_protocol(ethertype::IPV6)?;
                 Ok(is_ip6.and(equal(self.at_network(24), Width::Byte, 0xff, "IPv6 destination")))
             }
-            Some(other) => Err(bad_qualifier(other.word(), "multicast")),
+            Some(other) => Err(bad_qualifier(other.name(), "multicast")),
         }
     }
 
@@ -234,6 +234,6 @@ pub(super) fn by_direction(
         Some(Direction::SrcAndDst) => Ok(source.and(destination)),
         Some(Direction::Src) => Ok(source),
         Some(Direction::Dst) => Ok(destination),
-        Some(other) => Err(Error::whole(format!("'{}' is valid for 802.11 syntax only", other.word()))),
+        Some(other) => Err(Error::whole(format!("'{}' is valid for 802.11 syntax only", other.name()))),
     }
 }

@@ -24,7 +24,7 @@ const HIGH_SPEED_MORE: u32 = 3;
 
 impl Scope<'_> {
     pub(super) fn mtp2(&mut self, kind: Mtp2Type, link: Mtp2Format) -> Result<Predicate> {
-        let start = self.mtp2_start(mtp2_word(kind, link))?;
+        let start = self.mtp2_start(&format!("{}{}", link.name(), kind.name()))?;
         let (offset, width, mask, lssu_max) = match link {
             Mtp2Format::Normal => (2, Width::Byte, 0x3f, 2),
             Mtp2Format::HighSpeed => (4, Width::Half, 0xff80, 0x0100),
@@ -44,7 +44,7 @@ impl Scope<'_> {
         link: Mtp2Format,
         values: &[(Relop, u32)],
     ) -> Result<Predicate> {
-        let word = mtp3_word(field, link);
+        let word = &format!("{}{}", link.name(), field.name());
         let start = self.mtp2_start(word)?;
         let more = if link == Mtp2Format::HighSpeed { HIGH_SPEED_MORE } else { 0 };
         let (offset, width, mask, max) = match field {
@@ -83,29 +83,5 @@ fn on_wire(field: Mtp3Field, value: u32) -> u32 {
         Mtp3Field::Dpc => u32::from((value as u16).swap_bytes()),
         Mtp3Field::Opc => (value << 14).swap_bytes(),
         Mtp3Field::Sls => value << 4,
-    }
-}
-
-fn mtp2_word(kind: Mtp2Type, link: Mtp2Format) -> &'static str {
-    match (kind, link) {
-        (Mtp2Type::Fisu, Mtp2Format::Normal) => "fisu",
-        (Mtp2Type::Lssu, Mtp2Format::Normal) => "lssu",
-        (Mtp2Type::Msu, Mtp2Format::Normal) => "msu",
-        (Mtp2Type::Fisu, Mtp2Format::HighSpeed) => "hfisu",
-        (Mtp2Type::Lssu, Mtp2Format::HighSpeed) => "hlssu",
-        (Mtp2Type::Msu, Mtp2Format::HighSpeed) => "hmsu",
-    }
-}
-
-fn mtp3_word(field: Mtp3Field, link: Mtp2Format) -> &'static str {
-    match (field, link) {
-        (Mtp3Field::Sio, Mtp2Format::Normal) => "sio",
-        (Mtp3Field::Opc, Mtp2Format::Normal) => "opc",
-        (Mtp3Field::Dpc, Mtp2Format::Normal) => "dpc",
-        (Mtp3Field::Sls, Mtp2Format::Normal) => "sls",
-        (Mtp3Field::Sio, Mtp2Format::HighSpeed) => "hsio",
-        (Mtp3Field::Opc, Mtp2Format::HighSpeed) => "hopc",
-        (Mtp3Field::Dpc, Mtp2Format::HighSpeed) => "hdpc",
-        (Mtp3Field::Sls, Mtp2Format::HighSpeed) => "hsls",
     }
 }

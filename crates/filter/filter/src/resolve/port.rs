@@ -166,7 +166,7 @@ fn transport(protocol: Option<Protocol>, word: &str) -> Result<Option<u32>> {
         Some(Protocol::Tcp) => ip_protocol::TCP,
         Some(Protocol::Udp) => ip_protocol::UDP,
         Some(Protocol::Sctp) => ip_protocol::SCTP,
-        Some(other) => return Err(bad_qualifier(other.word(), word).hint("tcp, udp and sctp have ports")),
+        Some(other) => return Err(bad_qualifier(other.name(), word).hint("tcp, udp and sctp have ports")),
     }))
 }
 
@@ -207,7 +207,7 @@ fn range_at(
     let (source, destination) =
         (in_range(range, source, "source port"), in_range(range, destination, "destination port"));
     by_direction(direction, source, destination)
-        .map_err(|_| bad_qualifier(direction.map_or("", Direction::word), word))
+        .map_err(|_| bad_qualifier(direction.map_or("", Direction::name), word))
 }
 
 fn in_range(range: PortRange, place: FieldOffset, name: &'static str) -> Predicate {

@@ -83,7 +83,7 @@ impl Scope<'_> {
             Protocol::IsisCsnp => &[L1_COMPLETE, L2_COMPLETE],
             Protocol::IsisPsnp => &[L1_PARTIAL, L2_PARTIAL],
             other => {
-                return Err(Error::whole(format!("'{}' cannot be used as an abbreviation", other.word()))
+                return Err(Error::whole(format!("'{}' cannot be used as an abbreviation", other.name()))
                     .hint("index it, as in radio[0] = 0"));
             }
         };
@@ -172,7 +172,7 @@ impl Scope<'_> {
             Some(Protocol::Ip6) => self.ip6_carries(number),
             Some(Protocol::Iso) => self.iso(number),
             Some(Protocol::Isis) => self.isis(number),
-            Some(other) => Err(bad_qualifier(other.word(), "proto")),
+            Some(other) => Err(bad_qualifier(other.name(), "proto")),
         }
     }
 
@@ -182,7 +182,7 @@ impl Scope<'_> {
             None => Ok(self.headers_to(number, 4)?.or(self.headers_to(number, 6)?)),
             Some(Protocol::Ip) => self.headers_to(number, 4),
             Some(Protocol::Ip6) => self.headers_to(number, 6),
-            Some(other) => Err(bad_qualifier(other.word(), "protochain")),
+            Some(other) => Err(bad_qualifier(other.name(), "protochain")),
         }
     }
 
@@ -207,10 +207,10 @@ impl Scope<'_> {
             Some(Protocol::Iso) => iso_number(name),
             Some(_) => None,
         };
-        let kind = qualifiers.kind.map_or("proto", IdKind::word);
+        let kind = qualifiers.kind.map_or("proto", IdKind::name);
         number.ok_or_else(|| match qualifiers.protocol {
             None => Error::whole(format!("unknown '{kind}' value '{name}'")),
-            Some(protocol) => Error::whole(format!("unknown '{} {kind}' value '{name}'", protocol.word())),
+            Some(protocol) => Error::whole(format!("unknown '{} {kind}' value '{name}'", protocol.name())),
         })
     }
 }

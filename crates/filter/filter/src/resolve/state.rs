@@ -154,18 +154,9 @@ impl Probe {
 
 /// The weakest predicate in the place of another: true, or false where its contrary is wanted.
 fn left_out(predicate: Predicate, negated: bool) -> Predicate {
-    match (assigns(&predicate), negated) {
+    match (predicate.assigns(), negated) {
         (false, negated) => Predicate::Constant(!negated),
         (true, false) => predicate.in_any_case(),
         (true, true) => predicate.and(Predicate::Constant(false)),
-    }
-}
-
-fn assigns(predicate: &Predicate) -> bool {
-    match predicate {
-        Predicate::Assign(..) => true,
-        Predicate::Not(inner) => assigns(inner),
-        Predicate::Chain(first, rest) => assigns(first) || rest.iter().any(|(_, part)| assigns(part)),
-        _ => false,
     }
 }

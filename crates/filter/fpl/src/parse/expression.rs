@@ -38,7 +38,7 @@ impl Parser<'_> {
 
     fn operator(&self) -> Option<Operator> {
         match self.token {
-            Token::Symbol(symbol) => Operator::from_symbol(symbol),
+            Token::Symbol(symbol) => Operator::of_name(symbol),
             _ => None,
         }
     }

@@ -28,7 +28,7 @@ fn shown(expr: &Expr) -> String {
         ExprKind::Unary(Unary::Complement, inner) => format!("~{}", shown(inner)),
         ExprKind::Unary(Unary::Not, inner) => format!("!{}", shown(inner)),
         ExprKind::Binary(operator, left, right) => {
-            format!("({}{}{})", shown(left), operator.symbol(), shown(right))
+            format!("({}{}{})", shown(left), operator.name(), shown(right))
         }
         ExprKind::Cast(piece, inner) => format!("{}{}({})", sign(piece.signed), piece.bits, shown(inner)),
         ExprKind::Hash(parts) => format!("HASH({})", list(&parts[..])),

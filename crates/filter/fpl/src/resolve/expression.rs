@@ -266,7 +266,7 @@ pub(super) fn is_signed(operator: Operator, left: Sign, right: Sign, span: Span)
     if depends && mixed {
         return Err(Error::at(
             span,
-            format!("'{}' of a number with a sign and one without", operator.symbol()),
+            format!("'{}' of a number with a sign and one without", operator.name()),
         )
         .hint("say which is meant: S64(...) or U64(...) around one of them"));
     }

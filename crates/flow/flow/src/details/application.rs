@@ -7,22 +7,14 @@ use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 /// The name of an application: that of IANA's registry of service names, where it has one.
 pub type Application = &'static str;
 
-/// The way in which an application was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FoundBy {
-    /// By the payload.
-    Content,
-    /// By the port alone: another protocol may use it.
-    Port,
-}
-
-impl FoundBy {
-    /// The word in exports and tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            FoundBy::Content => "content",
-            FoundBy::Port => "port",
-        }
+tapline_packet::named_enum! {
+    /// The way in which an application was found.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FoundBy {
+        /// By the payload.
+        Content = "content",
+        /// By the port alone: another protocol may use it.
+        Port = "port",
     }
 }
 

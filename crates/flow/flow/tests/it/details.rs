@@ -443,7 +443,7 @@ fn every_reason_ends_a_flow() {
     assert_eq!(told[3..5], [(1, EndReason::Full, 2), (4, EndReason::Full, 1)]);
     let forced = [5, 6, 1].map(|src| (src, EndReason::Forced, 1));
     assert_eq!(told[5..].iter().collect::<BTreeSet<_>>(), forced.iter().collect());
-    let ends = EndReason::ALL.map(|reason| meter.statistics().ended.of(reason));
+    let ends = EndReason::OF_METERS.map(|reason| meter.statistics().ended.of(reason));
     assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
     assert_eq!(told.iter().map(|(.., packets)| packets).sum::<u64>(), frames.len() as u64);
 }

@@ -18,32 +18,21 @@ use super::AfPacketError;
 const RAW_HARDWARE: u32 = 1 << 6;
 const EPERM: i32 = 1;
 
-/// The clock that stamps packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum TimestampSource {
-    /// The kernel's.
-    #[default]
-    Host,
-    /// The adapter's, kept in step with the host's by another program.
-    Adapter,
-    /// The adapter's, as it goes.
-    AdapterUnsynced,
+tapline_packet::named_enum! {
+    /// The clock that stamps packets.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum TimestampSource {
+        /// The kernel's.
+        #[default]
+        Host = "host",
+        /// The adapter's, kept in step with the host's by another program.
+        Adapter = "adapter",
+        /// The adapter's, as it goes.
+        AdapterUnsynced = "adapter_unsynced",
+    }
 }
 
 impl TimestampSource {
-    /// All of them.
-    pub const ALL: [TimestampSource; 3] =
-        [TimestampSource::Host, TimestampSource::Adapter, TimestampSource::AdapterUnsynced];
-
-    /// The name that tcpdump has for it (`-j`).
-    pub fn name(self) -> &'static str {
-        match self {
-            TimestampSource::Host => "host",
-            TimestampSource::Adapter => "adapter",
-            TimestampSource::AdapterUnsynced => "adapter_unsynced",
-        }
-    }
-
     /// A few words for people (`-J`).
     pub fn description(self) -> &'static str {
         match self {

@@ -9,28 +9,21 @@ use super::lz4::Lz4Frames;
 /// Bytes of packed data read at once.
 const PACKED_BUFFER_LEN: usize = 64 << 10;
 
-/// The compression of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Compression {
-    /// RFC 1952.
-    Gzip,
-    /// RFC 8878.
-    Zstd,
-    /// The LZ4 frame format.
-    Lz4,
+tapline_packet::named_enum! {
+    /// The compression of a file.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum Compression {
+        /// RFC 1952.
+        Gzip = "gzip",
+        /// RFC 8878.
+        Zstd = "zstd",
+        /// The LZ4 frame format.
+        Lz4 = "lz4",
+    }
 }
 
 impl Compression {
-    /// The name that people know.
-    pub fn name(self) -> &'static str {
-        match self {
-            Compression::Gzip => "gzip",
-            Compression::Zstd => "zstd",
-            Compression::Lz4 => "lz4",
-        }
-    }
-
     /// By the ending of a file's name: `.gz`, `.zst`, `.lz4`, in any case.
     pub fn from_name(path: &Path) -> Option<Compression> {
         let ending = path.extension()?.to_str()?.to_ascii_lowercase();

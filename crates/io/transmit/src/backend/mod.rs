@@ -44,29 +44,17 @@ const EOPNOTSUPP: i32 = 95;
 const EMSGSIZE: i32 = 90;
 const EBUSY: i32 = 16;
 
-/// A back end for frames to the interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Backend {
-    /// AF_PACKET, `sendmmsg`: any interface, any frame.
-    Packet,
-    /// AF_XDP.
-    Xdp,
-    /// XDP live frames, through the test run of an XDP program.
-    Live,
-}
-
-impl Backend {
-    /// All of them, the fastest first.
-    pub const ALL: [Backend; 3] = [Backend::Live, Backend::Xdp, Backend::Packet];
-
-    /// A name for machines and command lines.
-    pub fn name(self) -> &'static str {
-        match self {
-            Backend::Packet => "packet",
-            Backend::Xdp => "xdp",
-            Backend::Live => "live",
-        }
+tapline_packet::named_enum! {
+    /// A back end for frames to the interface, the fastest first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Backend {
+        /// XDP live frames, through the test run of an XDP program.
+        Live = "live",
+        /// AF_XDP.
+        Xdp = "xdp",
+        /// AF_PACKET, `sendmmsg`: any interface, any frame.
+        Packet = "packet",
     }
 }
 

@@ -12,31 +12,33 @@ use tapline_arena::netns::has_program;
 
 use super::workload::Case;
 
-/// The receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Program {
-    /// `tapline capture -i IFACE`: AF_PACKET.
-    Tapline,
-    /// `tapline capture -i xdp:IFACE`: AF_XDP.
-    TaplineXdp,
-    /// `tapline capture -i xdp:IFACE --busy-poll`: AF_XDP, polling instead of waiting for interrupts.
-    TaplineBusyPoll,
-    /// `tapline probe -i IFACE`: a table of flows.
-    TaplineProbe,
-    /// `tapline run -e 'device(IFACE) -> flow -> count'`.
-    TaplineRun,
-    /// The least program on top of the system's libpcap: a callback that counts.
-    Libpcap,
-    Tcpdump,
-    Dumpcap,
-    NetsniffNg,
-    /// softflowd: a table of flows, exported as NetFlow.
-    Softflowd,
-    /// nfpcapd: a table of flows, written to files.
-    Nfpcapd,
-    /// No program: XDP drops every packet where the driver receives it.
-    XdpDrop,
+tapline_packet::named_enum! {
+    /// The receiver.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub(crate) enum Program {
+        /// `tapline capture -i IFACE`: AF_PACKET.
+        Tapline = "tapline",
+        /// `tapline capture -i xdp:IFACE`: AF_XDP.
+        TaplineXdp = "tapline-xdp",
+        /// `tapline capture -i xdp:IFACE --busy-poll`: AF_XDP, polling instead of waiting for interrupts.
+        TaplineBusyPoll = "tapline-busy-poll",
+        /// `tapline probe -i IFACE`: a table of flows.
+        TaplineProbe = "tapline-probe",
+        /// `tapline run -e 'device(IFACE) -> flow -> count'`.
+        TaplineRun = "tapline-run",
+        /// The least program on top of the system's libpcap: a callback that counts.
+        Libpcap = "libpcap",
+        Tcpdump = "tcpdump",
+        Dumpcap = "dumpcap",
+        NetsniffNg = "netsniff-ng",
+        /// softflowd: a table of flows, exported as NetFlow.
+        Softflowd = "softflowd",
+        /// nfpcapd: a table of flows, written to files.
+        Nfpcapd = "nfpcapd",
+        /// No program: XDP drops every packet where the driver receives it.
+        XdpDrop = "XDP drop",
+    }
 }
 
 /// A capture that a program is to run.
@@ -65,23 +67,6 @@ pub(crate) struct ProgramReport {
 }
 
 impl Program {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Program::Tapline => "tapline",
-            Program::TaplineXdp => "tapline-xdp",
-            Program::TaplineBusyPoll => "tapline-busy-poll",
-            Program::TaplineProbe => "tapline-probe",
-            Program::TaplineRun => "tapline-run",
-            Program::Libpcap => "libpcap",
-            Program::Tcpdump => "tcpdump",
-            Program::Dumpcap => "dumpcap",
-            Program::NetsniffNg => "netsniff-ng",
-            Program::Softflowd => "softflowd",
-            Program::Nfpcapd => "nfpcapd",
-            Program::XdpDrop => "XDP drop",
-        }
-    }
-
     /// Whether it is one of ours, of which every packet must be accounted for.
     pub(crate) fn is_ours(self) -> bool {
         matches!(

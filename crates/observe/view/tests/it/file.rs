@@ -142,8 +142,8 @@ fn damaged_files_are_refused_or_bounded() {
         file.write_all_at(&whole[at as usize..at as usize + 8], at).expect("written");
     }
     file.set_len(4000).expect("cut");
-    assert!(matches!(Reader::open(&path), Err(Error::Ended { .. })));
-    assert!(matches!(reader.published(), Ok(_) | Err(Error::Ended { .. })));
+    assert!(matches!(Reader::open(&path), Err(Error::File(tapline_meters::Error::Ended { .. }))));
+    assert!(matches!(reader.published(), Ok(_) | Err(Error::File(tapline_meters::Error::Ended { .. }))));
 }
 
 /// A file that others wrote may have any numbers whose sum is right by word 3.

@@ -17,35 +17,22 @@ use tapline_jit::Native;
 
 use crate::mistakes::mistake;
 
-/// A form of a filter.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// The text as it is read.
-    Tree,
-    /// Values before the first pass and after each.
-    Passes,
-    /// Values after all passes.
-    Ir,
-    /// Classic BPF, as `tcpdump -d` prints it.
-    Bpf,
-    /// eBPF as a socket filter, in the form of the kernel's verifier.
-    Ebpf,
-    /// Machine code of this processor.
-    Native,
-}
-
-impl Stage {
-    const ALL: [Stage; 6] = [Stage::Tree, Stage::Passes, Stage::Ir, Stage::Bpf, Stage::Ebpf, Stage::Native];
-
-    fn name(self) -> &'static str {
-        match self {
-            Stage::Tree => "tree",
-            Stage::Passes => "passes",
-            Stage::Ir => "ir",
-            Stage::Bpf => "bpf",
-            Stage::Ebpf => "ebpf",
-            Stage::Native => "native",
-        }
+tapline_packet::named_enum! {
+    /// A form of a filter.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Stage {
+        /// The text as it is read.
+        Tree = "tree",
+        /// Values before the first pass and after each.
+        Passes = "passes",
+        /// Values after all passes.
+        Ir = "ir",
+        /// Classic BPF, as `tcpdump -d` prints it.
+        Bpf = "bpf",
+        /// eBPF as a socket filter, in the form of the kernel's verifier.
+        Ebpf = "ebpf",
+        /// Machine code of this processor.
+        Native = "native",
     }
 }
 

@@ -40,7 +40,7 @@ fn groups_text(readers: &[ReaderStatus]) -> String {
     let mut groups: BTreeMap<(u32, &str, &str), (u64, Vec<String>)> = BTreeMap::new();
     for reader in readers {
         let Some(group) = &reader.group else { continue };
-        let (offered, members) = groups.entry((reader.uid, &group.name, group.by.word())).or_default();
+        let (offered, members) = groups.entry((reader.uid, &group.name, group.by.name())).or_default();
         *offered += reader.counts.offered;
         members.push(match group.by {
             ShareBy::First => format!("{}:{}", reader.number, group.priority),

@@ -41,25 +41,18 @@ pub(super) enum Key {
     Right,
 }
 
-/// The unit of amounts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Unit {
-    #[default]
-    Bits,
-    Bytes,
-    Packets,
+tapline_packet::named_enum! {
+    /// The unit of amounts.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub(super) enum Unit {
+        #[default]
+        Bits = "bit/s",
+        Bytes = "bytes",
+        Packets = "packets",
+    }
 }
 
 impl Unit {
-    /// The unit as the head of a column.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Unit::Bits => "bit/s",
-            Unit::Bytes => "bytes",
-            Unit::Packets => "packets",
-        }
-    }
-
     const fn next(self) -> Unit {
         match self {
             Unit::Bits => Unit::Bytes,

@@ -12,6 +12,7 @@
 //! paid from the purse of the group's user, as filters are.
 
 use tapline_packet::headers::{FragmentFlows, Headers};
+use tapline_packet::mix::scramble;
 use tapline_packet::{BATCH_MAX, Batch, LinkType};
 use tapline_tap_client::{GROUP_MEMBERS_MAX, GroupRequest, ShareBy};
 
@@ -64,8 +65,8 @@ impl Groups {
         if *by != request.by {
             return Err(format!(
                 "the group {name} shares by {}: write ?by={} behind its name",
-                by.word(),
-                by.word()
+                by.name(),
+                by.name()
             ));
         }
         if group.members.len() >= GROUP_MEMBERS_MAX {
@@ -90,7 +91,7 @@ impl Groups {
             self.list[group].payer = payer;
             self.list[group].members.push(Member {
                 at,
-                seed: mixed(reader.number),
+                seed: scramble(reader.number),
                 priority: request.priority,
             });
         }
@@ -205,16 +206,8 @@ impl Group {
     /// The member with the greatest weight for a hash, among those that want a packet.
     fn heaviest(&self, wanting: u64, hash: u64) -> usize {
         let members = (0..self.members.len()).filter(|bit| wanting >> bit & 1 == 1);
-        members.max_by_key(|bit| mixed(hash ^ self.members[*bit].seed)).unwrap_or(0)
+        members.max_by_key(|bit| scramble(hash ^ self.members[*bit].seed)).unwrap_or(0)
     }
-}
-
-/// Each bit of the result depends on all bits (splitmix64).
-fn mixed(bits: u64) -> u64 {
-    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
 }
 
 #[cfg(test)]

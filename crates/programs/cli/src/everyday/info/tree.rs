@@ -248,13 +248,7 @@ fn protocol_name(protocol: u8) -> String {
 
 /// The header between IP or UDP and the packet inside; that of GRE and of labels has its name already.
 fn tunnel_name(tunnel: Tunnel) -> Option<&'static str> {
-    match tunnel {
-        Tunnel::Erspan => Some("erspan"),
-        Tunnel::Vxlan => Some("vxlan"),
-        Tunnel::Geneve => Some("geneve"),
-        Tunnel::Gtp => Some("gtp"),
-        _ => None,
-    }
+    (!matches!(tunnel, Tunnel::Mpls | Tunnel::Gre | Tunnel::IpInIp)).then(|| tunnel.name())
 }
 
 /// The application of a packet with payload: TLS and HTTP by their first bytes, others by their ports.
