@@ -399,7 +399,7 @@ impl Graph {
     /// Adds the results of the same graph in another worker.
     pub fn merge(&mut self, other: &Graph) {
         for (node, other) in self.nodes.iter_mut().zip(&other.nodes) {
-            node.stage.merge(other.stage.as_any());
+            node.stage.merge(&*other.stage);
         }
     }
 }

@@ -42,7 +42,7 @@ use crate::table::Table;
 ///
 /// The graph counts the packets into and out of each stage, and its cycles; a stage counts only the quantities of its
 /// [`StageCounters`].
-pub trait Stage: Send {
+pub trait Stage: Any + Send {
     /// Processes packets, at least one. Packets passed to `out` go on; all others are refused, held or stored by the
     /// stage.
     ///
@@ -130,11 +130,6 @@ pub trait Stage: Send {
 
     /// Adds the result of the same stage in another worker. Required if [`result`](Stage::result) returns `Some`.
     fn merge(&mut self, _other: &dyn Any) {}
-
-    /// The stage itself, for [`merge`](Stage::merge) to downcast.
-    fn as_any(&self) -> &dyn Any {
-        &()
-    }
 }
 
 /// The state of a stage after a tick.

@@ -25,18 +25,10 @@ pub(crate) const CLASS: StageClass = StageClass {
         keyframes, and is 350 MHz until then. Passed on unchanged are keyframes, packets that were not captured whole, and packets whose capture time is more than 3 s \
         from that of the newest keyframe: ticks begin again after 6 s. The result counts each kind. Stamps need not ascend: put merge behind this stage where order matters.",
     parameters: &[
-        Parameter {
-            name: "fcs",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "yes: an FCS was captured behind the ticks; it is removed too",
-        },
-        Parameter {
-            name: "apart",
-            kind: ParameterType::Duration,
-            default: Some("30d"),
-            meaning: "how far the UTC of a keyframe may be from its capture time",
-        },
+        Parameter::new("fcs", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("yes: an FCS was captured behind the ticks; it is removed too"),
+        Parameter::new("apart", ParameterType::Duration, "30d")
+            .means("how far the UTC of a keyframe may be from its capture time"),
     ],
     order: Order::All,
     example: "device(eth0) -> arista7150 -> merge -> record(\"stamped.pcapng\")",
@@ -180,10 +172,6 @@ impl Stage for Arista {
             self.without += other.without;
             self.keyframes += other.keyframes;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -14,42 +14,30 @@ pub(crate) const CLASS: StageClass = StageClass {
         of their packet went; if that comes later, or 4096 others came since, they go by their addresses, and the result counts them. By host, all packets between two \
         addresses stay together. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
     parameters: &[
-        Parameter {
-            name: "by",
-            kind: ParameterType::Choice(&["flow", "host", "inner", "vlan", "address"]),
-            default: Some("flow"),
-            meaning: "addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; or each address by itself",
-        },
-        Parameter {
-            name: "seed",
-            kind: ParameterType::Number(0, u64::MAX),
-            default: Some("0"),
-            meaning: "another seed distributes in another way",
-        },
+        Parameter::new("by", ParameterType::Choice(&["flow", "host", "inner", "vlan", "address"]), "flow")
+            .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; or each address by itself"),
+        Parameter::new("seed", ParameterType::Number(0, u64::MAX), "0")
+            .means("another seed distributes in another way"),
     ],
     outputs: Outputs::Many,
     example: "b :: balance; device(eth0) -> b; b[0] -> record(\"a.pcap\"); b[1] -> record(\"b.pcap\")",
     make: Constructor::Stage(|arguments, _| {
-        let by = match arguments.text("by") {
-            "host" => By::Host,
-            "inner" => By::Inner,
-            "vlan" => By::Vlan,
-            "address" => By::Address,
-            _ => By::Flow,
-        };
+        let by = By::of_name(arguments.text("by")).unwrap_or(By::Flow);
         let seed = arguments.number("seed");
         Ok(Box::new(Balance { by, seed, fragments: FragmentFlows::default(), early: 0, passed: 0 }))
     }),
     ..StageClass::BASE
 };
 
-#[derive(Clone, Copy)]
-enum By {
-    Flow,
-    Host,
-    Inner,
-    Vlan,
-    Address,
+tapline_packet::named_enum! {
+    #[derive(Clone, Copy)]
+    enum By {
+        Flow = "flow",
+        Host = "host",
+        Inner = "inner",
+        Vlan = "vlan",
+        Address = "address",
+    }
 }
 
 struct Balance {
@@ -117,10 +105,6 @@ impl Stage for Balance {
         if let Some(other) = other.downcast_ref::<Balance>() {
             self.early += other.early;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -36,90 +36,34 @@ pub(crate) const CLASS: StageClass = StageClass {
         acknowledged or spooled are written, those in memory are buffered, and others are lost: the memory or the spool was full, the receiver refused them, or it was away to the end \
         (docs/export.md).",
     parameters: &[
-        Parameter {
-            name: "to",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, ipfix, native, arrow, parquet",
-        },
-        Parameter {
-            name: "template",
-            kind: ParameterType::Text,
-            default: Some("default"),
-            meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
-        },
-        Parameter {
-            name: "biflow",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether both directions are one row",
-        },
-        Parameter {
-            name: "domain",
-            kind: ParameterType::Number(0, u32::MAX as u64),
-            default: Some("1"),
-            meaning: "the observation domain, of the first worker",
-        },
-        Parameter {
-            name: "exporter",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template; records: each flow's own, behind collect",
-        },
-        Parameter {
-            name: "sensor",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the name of this sensor in the ids of blocks; none is the host's name",
-        },
-        Parameter {
-            name: "rows",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("100000"),
-            meaning: "a batch is sealed with this many rows",
-        },
-        Parameter {
-            name: "time",
-            kind: ParameterType::Duration,
-            default: Some("5s"),
-            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
-        },
-        Parameter {
-            name: "block",
-            kind: ParameterType::Number(1_000, 64_000_000),
-            default: Some("4M"),
-            meaning: "bytes of a block, beyond which it goes by one flow at most",
-        },
-        Parameter {
-            name: "memory",
-            kind: ParameterType::Number(1_000_000, 1_000_000_000_000),
-            default: Some("256M"),
-            meaning: "bytes of batches and blocks that wait in memory; more are lost on live interfaces, and the reader of files waits",
-        },
-        Parameter {
-            name: "patience",
-            kind: ParameterType::Duration,
-            default: Some("10s"),
-            meaning: "the longest time without an acknowledgement that the end of a run, or the reader of a file, waits",
-        },
-        Parameter {
-            name: "spool",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the folder that keeps blocks while the receiver is away, and over the end of the run",
-        },
-        Parameter {
-            name: "spool_size",
-            kind: ParameterType::Number(1_000_000, 1_000_000_000_000_000),
-            default: Some("1G"),
-            meaning: "the most bytes in it, of all workers",
-        },
-        Parameter {
-            name: "secret",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "a file whose first line is the password of the user in the URL, or the token where there is none",
-        },
+        Parameter::required("to", ParameterType::Text)
+            .means("the receiver: batch+file:NAME, batch+stdout:, http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC; ?format= says how rows are encoded: json, goflow, ipfix, native, arrow, parquet"),
+        Parameter::new("template", ParameterType::Text, "default")
+            .means("the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs"),
+        Parameter::new("biflow", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether both directions are one row"),
+        Parameter::new("domain", ParameterType::Number(0, u32::MAX as u64), "1")
+            .means("the observation domain, of the first worker"),
+        Parameter::new("exporter", ParameterType::Text, "none")
+            .means("the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template; records: each flow's own, behind collect"),
+        Parameter::new("sensor", ParameterType::Text, "none")
+            .means("the name of this sensor in the ids of blocks; none is the host's name"),
+        Parameter::new("rows", ParameterType::Number(1, 1_000_000), "100000")
+            .means("a batch is sealed with this many rows"),
+        Parameter::new("time", ParameterType::Duration, "5s")
+            .means("and this long after its first flow: by the packets' own time for files, by the clock for live interfaces"),
+        Parameter::new("block", ParameterType::Number(1_000, 64_000_000), "4M")
+            .means("bytes of a block, beyond which it goes by one flow at most"),
+        Parameter::new("memory", ParameterType::Number(1_000_000, 1_000_000_000_000), "256M")
+            .means("bytes of batches and blocks that wait in memory; more are lost on live interfaces, and the reader of files waits"),
+        Parameter::new("patience", ParameterType::Duration, "10s")
+            .means("the longest time without an acknowledgement that the end of a run, or the reader of a file, waits"),
+        Parameter::new("spool", ParameterType::Text, "none")
+            .means("the folder that keeps blocks while the receiver is away, and over the end of the run"),
+        Parameter::new("spool_size", ParameterType::Number(1_000_000, 1_000_000_000_000_000), "1G")
+            .means("the most bytes in it, of all workers"),
+        Parameter::new("secret", ParameterType::Text, "none")
+            .means("a file whose first line is the password of the user in the URL, or the token where there is none"),
         places::PARAMETER,
     ],
     outputs: Outputs::None,

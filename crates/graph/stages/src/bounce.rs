@@ -15,12 +15,8 @@ use tapline_source::{Error, OutputAccount, SkipCause};
 use tapline_transmit::{SendCounts, Transmitter};
 
 /// Whether addresses change places.
-pub(super) const SWAP: Parameter = Parameter {
-    name: "swap",
-    kind: ParameterType::Choice(&["no", "mac"]),
-    default: Some("no"),
-    meaning: "mac: source and destination of the Ethernet header are exchanged; nothing else changes",
-};
+pub(super) const SWAP: Parameter = Parameter::new("swap", ParameterType::Choice(&["no", "mac"]), "no")
+    .means("mac: source and destination of the Ethernet header are exchanged; nothing else changes");
 
 /// The class; programs open its stages.
 pub const CLASS: StageClass = StageClass {
@@ -31,12 +27,7 @@ pub const CLASS: StageClass = StageClass {
         were not captured whole. Sending is refused on other interfaces \
         than loopback and veth unless --i-own-this-network names them. With --workers packets of a flow stay in their order.",
     parameters: &[
-        Parameter {
-            name: "interface",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the interface to send on",
-        },
+        Parameter::required("interface", ParameterType::Text).means("the interface to send on"),
         SWAP,
     ],
     outputs: Outputs::None,

@@ -27,36 +27,15 @@ pub(crate) const CLASS: StageClass = StageClass {
         bytes) and the longest gaps: the time of the first packet (nanoseconds since 1970), the length to the last one, packets, bytes on the wire, and \
         the greatest rates of a window; before them the sums of all, also of those without a row. All packets are passed on.",
     parameters: &[
-        Parameter {
-            name: "window",
-            kind: ParameterType::Duration,
-            default: Some("10ms"),
-            meaning: "length of a window, 1ms to 1s",
-        },
-        Parameter {
-            name: "bits",
-            kind: ParameterType::Number(0, 10_000_000_000_000),
-            default: Some("0"),
-            meaning: "a window with this rate or more, in bits a second, is part of a burst; 0: bits do not matter",
-        },
-        Parameter {
-            name: "packets",
-            kind: ParameterType::Number(0, 1_000_000_000_000),
-            default: Some("0"),
-            meaning: "a window with this rate or more, in packets a second, is part of a burst; 0: packets do not matter",
-        },
-        Parameter {
-            name: "gap",
-            kind: ParameterType::Duration,
-            default: Some("0s"),
-            meaning: "a time without a packet that is longer than this is a gap; 0s: gaps do not matter",
-        },
-        Parameter {
-            name: "rows",
-            kind: ParameterType::Number(1, 100_000),
-            default: Some("100"),
-            meaning: "the most bursts, and the most gaps, with a row of their own",
-        },
+        Parameter::new("window", ParameterType::Duration, "10ms").means("length of a window, 1ms to 1s"),
+        Parameter::new("bits", ParameterType::Number(0, 10_000_000_000_000), "0")
+            .means("a window with this rate or more, in bits a second, is part of a burst; 0: bits do not matter"),
+        Parameter::new("packets", ParameterType::Number(0, 1_000_000_000_000), "0")
+            .means("a window with this rate or more, in packets a second, is part of a burst; 0: packets do not matter"),
+        Parameter::new("gap", ParameterType::Duration, "0s")
+            .means("a time without a packet that is longer than this is a gap; 0s: gaps do not matter"),
+        Parameter::new("rows", ParameterType::Number(1, 100_000), "100")
+            .means("the most bursts, and the most gaps, with a row of their own"),
     ],
     order: Order::All,
     example: "device(eth0) -> bursts(window=1ms, bits=9G, gap=50ms)",
@@ -255,10 +234,6 @@ impl Stage for Bursts {
             self.late += other.late;
             self.untimed += other.untimed;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

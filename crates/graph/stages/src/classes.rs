@@ -90,37 +90,17 @@ pub const DEVICE: StageClass = StageClass {
     description: "AF_PACKET, as `tapline capture -i`: the host sends and receives as before. A filter that all of its packets meet first \
         runs in the kernel.",
     parameters: &[
-        Parameter {
-            name: "interface",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 takes the packets away from the host, by AF_XDP (docs/afxdp.md)",
-        },
-        Parameter {
-            name: "ring",
-            kind: ParameterType::Number(0, 4_000_000_000),
-            default: Some("0"),
-            meaning: "bytes of the ring that holds packets until they are read; 0 for the default of tapline capture -B",
-        },
-        Parameter {
-            name: "promiscuous",
-            kind: ParameterType::Choice(&["yes", "no"]),
-            default: Some("yes"),
-            meaning: "whether the interface receives packets to other hosts",
-        },
-        Parameter {
-            name: "direction",
-            kind: ParameterType::Choice(&["both", "in", "out"]),
-            default: Some("both"),
-            meaning: "in: packets that the interface receives; out: packets that this host sends there",
-        },
-        Parameter {
-            name: "stamp",
-            kind: ParameterType::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
-            default: Some("kernel"),
-            meaning: "source of time stamps: kernel: the kernel's; tsc: the processor's counter when the packet is read; tsc-sync: the counter, \
-                kept in step with the system's clock; batch: the system's clock once a batch (tapline profile --timestamps measures them)",
-        },
+        Parameter::required("interface", ParameterType::Text)
+            .means("its name; `any` for all; patterns such as eth*; xdp:eth0 takes the packets away from the host, by AF_XDP (docs/afxdp.md)"),
+        Parameter::new("ring", ParameterType::Number(0, 4_000_000_000), "0")
+            .means("bytes of the ring that holds packets until they are read; 0 for the default of tapline capture -B"),
+        Parameter::new("promiscuous", ParameterType::Choice(&["yes", "no"]), "yes")
+            .means("whether the interface receives packets to other hosts"),
+        Parameter::new("direction", ParameterType::Choice(&["both", "in", "out"]), "both")
+            .means("in: packets that the interface receives; out: packets that this host sends there"),
+        Parameter::new("stamp", ParameterType::Choice(&["kernel", "tsc", "tsc-sync", "batch"]), "kernel")
+            .means("source of time stamps: kernel: the kernel's; tsc: the processor's counter when the packet is read; tsc-sync: the counter, \
+                kept in step with the system's clock; batch: the system's clock once a batch (tapline profile --timestamps measures them)"),
     ],
     example: "device(eth0) -> print",
     properties: &[Property::Live],
@@ -134,12 +114,8 @@ pub const FILE: StageClass = StageClass {
     summary: "packets of a capture file or of a store",
     description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time \
         of it; with follow in place of to= packets that are being recorded come too. The graph ends when all files have ended.",
-    parameters: &[Parameter {
-        name: "name",
-        kind: ParameterType::Path,
-        default: None,
-        meaning: "the file; - is standard input, store:DIRECTORY a store",
-    }],
+    parameters: &[Parameter::required("name", ParameterType::Path)
+        .means("the file; - is standard input, store:DIRECTORY a store")],
     example: "file(\"a.pcapng\") -> count",
     access: |arguments, access| {
         let store = StoreName::parse(arguments.text("name").as_ref()).and_then(Result::ok);
@@ -155,12 +131,8 @@ const GENERATE: StageClass = StageClass {
     description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; packets are not delayed to \
         them. Words and keys: \
         tapline generate --help, docs/generate.md.",
-    parameters: &[Parameter {
-        name: "recipe",
-        kind: RECIPE,
-        default: None,
-        meaning: "the recipe of the packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
-    }],
+    parameters: &[Parameter::required("recipe", RECIPE)
+        .means("the recipe of the packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end")],
     example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
 
     make: Constructor::Source(generate),
@@ -173,12 +145,8 @@ pub const LISTEN: StageClass = StageClass {
     summary: "datagrams that come to UDP sockets of this machine",
     description: "A socket for each address. A datagram is a packet with the headers of IP and UDP, so that every stage takes it; `collect` makes flows of \
         it. Datagrams for which a socket had no room are lost, and counted.",
-    parameters: &[Parameter {
-        name: "at",
-        kind: ParameterType::Text,
-        default: None,
-        meaning: "addresses, with commas: udp://:4739 is a port on all addresses of the machine, udp://192.0.2.1:2055 one on this address",
-    }],
+    parameters: &[Parameter::required("at", ParameterType::Text)
+        .means("addresses, with commas: udp://:4739 is a port on all addresses of the machine, udp://192.0.2.1:2055 one on this address")],
     example: "listen(\"udp://:4739,udp://:2055\") -> collect -> flowtop",
     properties: &[Property::Live],
     make: Constructor::Source(refuse),
@@ -191,12 +159,7 @@ const FILTER: StageClass = StageClass {
     description: "The language is that of tcpdump, with Tapline's modifiers (docs/filter.md); it is compiled for the link type of each interface and runs as native \
         code on long runs.",
     parameters: &[
-        Parameter {
-            name: "text",
-            kind: FILTER_TEXT,
-            default: None,
-            meaning: "the filter: \"tcp port 80 or udp port 53\"",
-        },
+        Parameter::required("text", FILTER_TEXT).means("the filter: \"tcp port 80 or udp port 53\""),
         crate::filters::FRAGMENTS,
     ],
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
@@ -220,18 +183,9 @@ pub const PRINT: StageClass = StageClass {
     summary: "packets as lines of text on standard output",
     description: "The text is that of tapline capture.",
     parameters: &[
-        Parameter {
-            name: "verbose",
-            kind: ParameterType::Number(0, 3),
-            default: Some("0"),
-            meaning: "as -v, -vv, -vvv",
-        },
-        Parameter {
-            name: "link",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether the link header is shown, as -e",
-        },
+        Parameter::new("verbose", ParameterType::Number(0, 3), "0").means("as -v, -vv, -vvv"),
+        Parameter::new("link", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether the link header is shown, as -e"),
     ],
     outputs: Outputs::None,
     order: Order::All,
@@ -259,18 +213,9 @@ pub const RECORD: StageClass = StageClass {
     summary: "packets into a capture file",
     description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
     parameters: &[
-        Parameter {
-            name: "name",
-            kind: ParameterType::Path,
-            default: None,
-            meaning: "the file; it is replaced",
-        },
-        Parameter {
-            name: "snap",
-            kind: ParameterType::Number(0, 262_144),
-            default: Some("0"),
-            meaning: "the most bytes of a packet; 0 for all",
-        },
+        Parameter::required("name", ParameterType::Path).means("the file; it is replaced"),
+        Parameter::new("snap", ParameterType::Number(0, 262_144), "0")
+            .means("the most bytes of a packet; 0 for all"),
     ],
     outputs: Outputs::None,
     order: Order::All,
@@ -291,30 +236,13 @@ pub const STORE: StageClass = StageClass {
     description: "As tapline record --to does: the store is made if it is not there, its oldest segments make room, and tapline find has the packets \
         a second later. Packets of it are read by file(\"store:DIRECTORY\").",
     parameters: &[
-        Parameter {
-            name: "name",
-            kind: ParameterType::Path,
-            default: None,
-            meaning: "the store's directory",
-        },
-        Parameter {
-            name: "size",
-            kind: ParameterType::Text,
-            default: Some("10GiB"),
-            meaning: "room for packets: bytes (500GB, 10GiB), or a share of the disk (80%); two segments at least",
-        },
-        Parameter {
-            name: "keep",
-            kind: ParameterType::Duration,
-            default: Some("0"),
-            meaning: "packets older than this are deleted, a segment at a time; 0 to keep them as long as there is room",
-        },
-        Parameter {
-            name: "segment",
-            kind: ParameterType::Text,
-            default: Some("1GiB"),
-            meaning: "segment size of a new store, 4MiB to 4GiB; an existing one keeps its own",
-        },
+        Parameter::required("name", ParameterType::Path).means("the store's directory"),
+        Parameter::new("size", ParameterType::Text, "10GiB")
+            .means("room for packets: bytes (500GB, 10GiB), or a share of the disk (80%); two segments at least"),
+        Parameter::new("keep", ParameterType::Duration, "0")
+            .means("packets older than this are deleted, a segment at a time; 0 to keep them as long as there is room"),
+        Parameter::new("segment", ParameterType::Text, "1GiB")
+            .means("segment size of a new store, 4MiB to 4GiB; an existing one keeps its own"),
     ],
     outputs: Outputs::None,
     order: Order::All,

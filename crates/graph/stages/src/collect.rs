@@ -45,36 +45,16 @@ pub(crate) const CLASS: StageClass = StageClass {
         numbers are kept for each source: the exporter's address and port, and its domain. Sets whose template has not come are held for it, 256 of each source. The result \
         has a row for each source, with the losses by its sequence numbers (docs/collect.md). Stages behind answer for the packets that the flows count.",
     parameters: &[
-        Parameter {
-            name: "templates",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a file that keeps templates over restarts; without one they are learnt again",
-        },
-        Parameter {
-            name: "scale",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether packets and bytes are multiplied by the sampling interval of the exporter, as an estimate",
-        },
-        Parameter {
-            name: "sources",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10000"),
-            meaning: "the most sources; then those are forgotten that have not proved to be exporters, or are silent for the longest time",
-        },
-        Parameter {
-            name: "filter",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "pass on only flows that this filter accepts, by addresses, protocol, ports, TCP flags and VLAN; a filter before this stage sees the messages",
-        },
-        Parameter {
-            name: "view",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether a `view` behind it gets the flows, once a second",
-        },
+        Parameter::new("templates", ParameterType::Text, "")
+            .means("a file that keeps templates over restarts; without one they are learnt again"),
+        Parameter::new("scale", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether packets and bytes are multiplied by the sampling interval of the exporter, as an estimate"),
+        Parameter::new("sources", ParameterType::Number(1, 1_000_000), "10000")
+            .means("the most sources; then those are forgotten that have not proved to be exporters, or are silent for the longest time"),
+        Parameter::new("filter", ParameterType::Text, "")
+            .means("pass on only flows that this filter accepts, by addresses, protocol, ports, TCP flags and VLAN; a filter before this stage sees the messages"),
+        Parameter::new("view", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether a `view` behind it gets the flows, once a second"),
     ],
     outputs: Outputs::Flows,
     order: Order::All,
@@ -351,10 +331,6 @@ impl Stage for CollectStage {
         tell("forgotten", self.collector.forgotten().sources);
         tell("flows", sources.iter().map(|source| source.flows).sum());
         tell("missing", sources.iter().map(|source| source.lost).sum());
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

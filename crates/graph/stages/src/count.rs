@@ -24,12 +24,9 @@ pub(crate) const CLASS: StageClass = StageClass {
 };
 
 /// The place of a stage's work.
-pub(super) const PLACE: Parameter = Parameter {
-    name: "place",
-    kind: ParameterType::Choice(&["here", "kernel"]),
-    default: Some("here"),
-    meaning: "kernel: at the socket of the device that the stage follows, before packets are copied",
-};
+pub(super) const PLACE: Parameter =
+    Parameter::new("place", ParameterType::Choice(&["here", "kernel"]), "here")
+        .means("kernel: at the socket of the device that the stage follows, before packets are copied");
 
 #[derive(Default)]
 struct Counter {
@@ -56,9 +53,5 @@ impl Stage for Counter {
             self.packets += other.packets;
             self.bytes += other.bytes;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -12,18 +12,9 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Keeps the headers up to a layer, and `bytes` bytes more. Lengths on the wire stay. A packet without such a layer is cut after \
         its last layer below; one without any known layer keeps its first 14 bytes and `bytes` more.",
     parameters: &[
-        Parameter {
-            name: "after",
-            kind: ParameterType::Choice(&["l2", "l3", "l4"]),
-            default: Some("l4"),
-            meaning: "the last layer to keep: link header, IP with its extensions, TCP or UDP",
-        },
-        Parameter {
-            name: "bytes",
-            kind: ParameterType::Number(0, 65_535),
-            default: Some("0"),
-            meaning: "bytes to keep behind it",
-        },
+        Parameter::new("after", ParameterType::Choice(&["l2", "l3", "l4"]), "l4")
+            .means("the last layer to keep: link header, IP with its extensions, TCP or UDP"),
+        Parameter::new("bytes", ParameterType::Number(0, 65_535), "0").means("bytes to keep behind it"),
     ],
     example: "file(\"all.pcap\") -> cut(l4, 16) -> record(\"headers.pcap\")",
     make: Constructor::Stage(|arguments, _| {

@@ -27,24 +27,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         stays with eth0. Tunnels in fragments are found in the first fragment only, which holds a part of the packet inside. The result has the \
         number of removed layers of each kind.",
     parameters: &[
-        Parameter {
-            name: "what",
-            kind: ParameterType::Text,
-            default: Some("gre,erspan,vxlan,geneve,gtp,ipip,mpls,vlan"),
-            meaning: "layers to remove, with commas between",
-        },
-        Parameter {
-            name: "layers",
-            kind: ParameterType::Number(1, 16),
-            default: Some("8"),
-            meaning: "layers to remove at most",
-        },
-        Parameter {
-            name: "keep",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether packets without such a layer are passed on unchanged; if not, they are refused",
-        },
+        Parameter::new("what", ParameterType::Text, "gre,erspan,vxlan,geneve,gtp,ipip,mpls,vlan")
+            .means("layers to remove, with commas between"),
+        Parameter::new("layers", ParameterType::Number(1, 16), "8").means("layers to remove at most"),
+        Parameter::new("keep", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether packets without such a layer are passed on unchanged; if not, they are refused"),
     ],
     example: "device(eth0) -> decap(\"vxlan,vlan\", keep=yes) -> top",
     make: Constructor::Stage(|arguments, _| {
@@ -67,17 +54,7 @@ const TAG_LEN: usize = 4;
 const TAGS_MAX: usize = 16;
 
 fn kind(tunnel: Tunnel) -> Option<usize> {
-    let name = match tunnel {
-        Tunnel::Gre => "gre",
-        Tunnel::Erspan => "erspan",
-        Tunnel::Vxlan => "vxlan",
-        Tunnel::Geneve => "geneve",
-        Tunnel::Gtp => "gtp",
-        Tunnel::IpInIp => "ipip",
-        Tunnel::Mpls => "mpls",
-        _ => return None,
-    };
-    KINDS.iter().position(|kind| *kind == name)
+    KINDS.iter().position(|kind| *kind == tunnel.name())
 }
 
 /// The [`KINDS`] that a list names.
@@ -322,10 +299,6 @@ impl Stage for Decap {
         if let Some(other) = other.downcast_ref::<Decap>() {
             self.taken.iter_mut().zip(other.taken).for_each(|(ours, theirs)| *ours += theirs);
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -23,25 +23,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         window. Retransmissions of TCP differ in \
         the IP identification and are not copies.",
     parameters: &[
-        Parameter {
-            name: "same",
-            kind: ParameterType::Choice(&["ip", "hop", "all"]),
-            default: Some("ip"),
-            meaning: "the bytes that copies share: all from the IP header on; the same without the hop limit and the IPv4 header checksum; all bytes \
-                with the link header",
-        },
-        Parameter {
-            name: "window",
-            kind: ParameterType::Duration,
-            default: Some("100ms"),
-            meaning: "time after which a packet is not a copy any more",
-        },
-        Parameter {
-            name: "packets",
-            kind: ParameterType::Number(1, 10_000_000),
-            default: Some("10000"),
-            meaning: "how many packets are remembered; about 60 bytes each",
-        },
+        Parameter::new("same", ParameterType::Choice(&["ip", "hop", "all"]), "ip")
+            .means("the bytes that copies share: all from the IP header on; the same without the hop limit and the IPv4 header checksum; all bytes \
+                with the link header"),
+        Parameter::new("window", ParameterType::Duration, "100ms")
+            .means("time after which a packet is not a copy any more"),
+        Parameter::new("packets", ParameterType::Number(1, 10_000_000), "10000")
+            .means("how many packets are remembered; about 60 bytes each"),
     ],
     order: Order::All,
     example: "device(span0) -> dedup(window=50ms) -> record(\"once.pcapng\")",

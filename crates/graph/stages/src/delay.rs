@@ -15,10 +15,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         tenth of a second where no other packet comes. If it comes from a file, it is the time in the packets: one is passed on once another is \
         `time` later, by their own stamps. Time stamps stay as they are. Packets are copied; if there is no room they are refused. At the end \
         all are passed on.",
-    parameters: &[
-        Parameter { name: "time", kind: ParameterType::Duration, default: None, meaning: "the delay" },
-        ROOM,
-    ],
+    parameters: &[Parameter::required("time", ParameterType::Duration).means("the delay"), ROOM],
     order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
     make: Constructor::Stage(|arguments, _| {

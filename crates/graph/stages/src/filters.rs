@@ -26,25 +26,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         (docs/filter/sets.md). A packet goes to the output of every filter that accepts it, or with match=first to that of the first by \
         priority. The planner makes this stage of parallel filters.",
     parameters: &[
-        Parameter {
-            name: "texts",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the filters, one a line (\\n between them); the first has output 0",
-        },
+        Parameter::required("texts", ParameterType::Text)
+            .means("the filters, one a line (\\n between them); the first has output 0"),
         FRAGMENTS,
-        Parameter {
-            name: "match",
-            kind: ParameterType::Choice(&["all", "first"]),
-            default: Some("all"),
-            meaning: "all: a packet goes to the output of every filter that accepts it. first: to the one with the least priority number among these",
-        },
-        Parameter {
-            name: "priorities",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a number for each filter, with blanks or commas between (match=first): the least comes first, among equals the earlier line; without it the lines' order",
-        },
+        Parameter::new("match", ParameterType::Choice(&["all", "first"]), "all")
+            .means("all: a packet goes to the output of every filter that accepts it. first: to the one with the least priority number among these"),
+        Parameter::new("priorities", ParameterType::Text, "")
+            .means("a number for each filter, with blanks or commas between (match=first): the least comes first, among equals the earlier line; without it the lines' order"),
     ],
     outputs: Outputs::Many,
     example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
@@ -53,14 +41,10 @@ pub(crate) const CLASS: StageClass = StageClass {
 };
 
 /// The treatment of later fragments.
-pub(crate) const FRAGMENTS: Parameter = Parameter {
-    name: "fragments",
-    kind: ParameterType::Choice(&["own", "follow"]),
-    default: Some("own"),
-    meaning: "own: a later fragment, which has no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet \
+pub(crate) const FRAGMENTS: Parameter = Parameter::new("fragments", ParameterType::Choice(&["own", "follow"]), "own")
+    .means("own: a later fragment, which has no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet \
         went; one that comes before its first waits for it, as a copy, is passed on right after it, and is refused if it does not come within 30 \
-        s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
-};
+        s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)");
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let texts: Vec<String> = arguments.text("texts").lines().map(str::to_owned).collect();

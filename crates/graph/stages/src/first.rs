@@ -13,24 +13,11 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Earlier ones are recognized by a hash of 64 bits. Beyond `room` flows the oldest are forgotten: their next packet counts as their \
         first, and the result says how many were forgotten.",
     parameters: &[
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1_000_000_000),
-            default: Some("1"),
-            meaning: "packets of each to pass on",
-        },
-        Parameter {
-            name: "by",
-            kind: ParameterType::Choice(&["flow", "pair", "fragment"]),
-            default: Some("flow"),
-            meaning: "addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (other packets are refused)",
-        },
-        Parameter {
-            name: "room",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("1000000"),
-            meaning: "flows that are remembered for certain; about 30 bytes each",
-        },
+        Parameter::new("n", ParameterType::Number(1, 1_000_000_000), "1").means("packets of each to pass on"),
+        Parameter::new("by", ParameterType::Choice(&["flow", "pair", "fragment"]), "flow")
+            .means("addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (other packets are refused)"),
+        Parameter::new("room", ParameterType::Number(1, 100_000_000), "1000000")
+            .means("flows that are remembered for certain; about 30 bytes each"),
     ],
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp\") -> first(4) -> record(\"handshakes.pcap\")",
@@ -101,9 +88,5 @@ impl Stage for First {
         if let Some(other) = other.downcast_ref::<First>() {
             self.seen.merge(&other.seen);
         }
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
     }
 }

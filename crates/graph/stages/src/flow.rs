@@ -40,93 +40,37 @@ pub(crate) const CLASS: StageClass = StageClass {
         out are refused. Time is that of \
         the packets; on live interfaces flows end without packets, too. The result has the counters of the table (docs/flows.md).",
     parameters: &[
-        Parameter {
-            name: "active",
-            kind: ParameterType::Duration,
-            default: Some("60s"),
-            meaning: "a flow that lasts longer becomes a record, and continues in the next",
-        },
-        Parameter {
-            name: "idle",
-            kind: ParameterType::Duration,
-            default: Some("15s"),
-            meaning: "a flow without a packet for longer ends",
-        },
-        Parameter {
-            name: "closed",
-            kind: ParameterType::Duration,
-            default: Some("2s"),
-            meaning: "after FIN both ways or RST, the silence that ends a flow",
-        },
-        Parameter {
-            name: "flows",
-            kind: ParameterType::Number(1, 1_000_000_000),
-            default: Some("1048576"),
-            meaning: "the most flows at a time; one more ends the flow that was idle longest. 195 bytes each, allocated as flows come",
-        },
-        Parameter {
-            name: "key",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "fields of the key in addition to addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and fields to leave out: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas",
-        },
-        Parameter {
-            name: "inner",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether tunnels are removed (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)",
-        },
-        Parameter {
-            name: "bytes",
-            kind: ParameterType::Choice(&["ip", "frame"]),
-            default: Some("ip"),
-            meaning: "whether bytes are those of IP packets or of frames",
-        },
-        Parameter {
-            name: "sample",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("1"),
-            meaning: "the sampling interval: 1 in this many packets is metered, a random one of each block, or 1 in this many flows; records carry the interval and are not scaled",
-        },
-        Parameter {
-            name: "sample_by",
-            kind: ParameterType::Choice(&["packet", "flow"]),
-            default: Some("packet"),
-            meaning: "whether packets are sampled or whole flows, both directions of each, by a hash of their keys (BOB of RFC 5475)",
-        },
-        Parameter {
-            name: "seed",
-            kind: ParameterType::Number(0, u32::MAX as u64),
-            default: Some("0"),
-            meaning: "seed of the sample: meters with the same seed and key choose the same flows. 0 is a secret one on live interfaces, and of files always the same",
-        },
-        Parameter {
-            name: "details",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, ethernet, mpls, with commas; or all. Each costs time per packet and memory per flow",
-        },
-        Parameter {
-            name: "payload",
-            kind: ParameterType::Number(1, PAYLOAD_MAX as u64),
-            default: Some("64"),
-            meaning: "bytes of each side's first payload that are kept, if details has payload",
-        },
-        Parameter {
-            name: "view",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether a `view` behind it gets the counts of each flow; 8 bytes a packet go to its thread",
-        },
+        Parameter::new("active", ParameterType::Duration, "60s")
+            .means("a flow that lasts longer becomes a record, and continues in the next"),
+        Parameter::new("idle", ParameterType::Duration, "15s")
+            .means("a flow without a packet for longer ends"),
+        Parameter::new("closed", ParameterType::Duration, "2s")
+            .means("after FIN both ways or RST, the silence that ends a flow"),
+        Parameter::new("flows", ParameterType::Number(1, 1_000_000_000), "1048576")
+            .means("the most flows at a time; one more ends the flow that was idle longest. 195 bytes each, allocated as flows come"),
+        Parameter::new("key", ParameterType::Text, "none")
+            .means("fields of the key in addition to addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; and fields to leave out: no-ports, no-client-port, no-protocol, ipv4/24, ipv6/64 (or other lengths); with commas"),
+        Parameter::new("inner", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether tunnels are removed (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)"),
+        Parameter::new("bytes", ParameterType::Choice(&["ip", "frame"]), "ip")
+            .means("whether bytes are those of IP packets or of frames"),
+        Parameter::new("sample", ParameterType::Number(1, 1_000_000), "1")
+            .means("the sampling interval: 1 in this many packets is metered, a random one of each block, or 1 in this many flows; records carry the interval and are not scaled"),
+        Parameter::new("sample_by", ParameterType::Choice(&["packet", "flow"]), "packet")
+            .means("whether packets are sampled or whole flows, both directions of each, by a hash of their keys (BOB of RFC 5475)"),
+        Parameter::new("seed", ParameterType::Number(0, u32::MAX as u64), "0")
+            .means("seed of the sample: meters with the same seed and key choose the same flows. 0 is a secret one on live interfaces, and of files always the same"),
+        Parameter::new("details", ParameterType::Text, "none")
+            .means("groups of details to collect: tcp, sizes, gaps, dns, tls, http, application, payload, ethernet, mpls, with commas; or all. Each costs time per packet and memory per flow"),
+        Parameter::new("payload", ParameterType::Number(1, PAYLOAD_MAX as u64), "64")
+            .means("bytes of each side's first payload that are kept, if details has payload"),
+        Parameter::new("view", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether a `view` behind it gets the counts of each flow; 8 bytes a packet go to its thread"),
         choice::MIN_PACKETS,
         choice::MIN_BYTES,
         choice::DIRECTIONS,
-        Parameter {
-            name: "scale",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "with sample: whether packets and bytes of flows are multiplied by the sampling interval; records then carry the interval 1",
-        },
+        Parameter::new("scale", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("with sample: whether packets and bytes of flows are multiplied by the sampling interval; records then carry the interval 1"),
     ],
     outputs: Outputs::Flows,
     order: Order::Flow,
@@ -501,10 +445,6 @@ impl Stage for FlowStage {
             self.choice.merge(&other.choice);
             self.span = self.span.into_iter().chain(other.span).reduce(both);
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -313,8 +313,4 @@ impl Stage for ExportStage {
             merge_losses(&mut self.losses_absorbed, &other.losses_absorbed);
         }
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }

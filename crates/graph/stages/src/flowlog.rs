@@ -25,54 +25,22 @@ pub(crate) const CLASS: StageClass = StageClass {
         those in lines that were written, or in files of Parquet that are whole, are written; those of files that are not whole yet are buffered; the others are lost. Several workers \
         cannot write one file of lines, but they can write Parquet into one directory.",
     parameters: &[
-        Parameter {
-            name: "to",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the file, for Parquet the directory; - is standard output",
-        },
-        Parameter {
-            name: "format",
-            kind: ParameterType::Choice(&["json", "csv", "parquet"]),
-            default: Some("json"),
-            meaning: "an object a line, values with commas below their names, or Parquet by date and hour",
-        },
-        Parameter {
-            name: "template",
-            kind: ParameterType::Text,
-            default: Some("default"),
-            meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
-        },
-        Parameter {
-            name: "biflow",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether both directions are one line",
-        },
-        Parameter {
-            name: "domain",
-            kind: ParameterType::Number(0, u32::MAX as u64),
-            default: Some("1"),
-            meaning: "the observation domain, of the first worker",
-        },
-        Parameter {
-            name: "exporter",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template",
-        },
-        Parameter {
-            name: "parquet_size",
-            kind: ParameterType::Number(64_000, 1_000_000_000_000),
-            default: Some("128M"),
-            meaning: "a Parquet file is closed before it has more bytes",
-        },
-        Parameter {
-            name: "parquet_time",
-            kind: ParameterType::Duration,
-            default: Some("5m"),
-            meaning: "and this long after its first flow: by the packets' own time for files, by the clock for live interfaces",
-        },
+        Parameter::required("to", ParameterType::Text)
+            .means("the file, for Parquet the directory; - is standard output"),
+        Parameter::new("format", ParameterType::Choice(&["json", "csv", "parquet"]), "json")
+            .means("an object a line, values with commas below their names, or Parquet by date and hour"),
+        Parameter::new("template", ParameterType::Text, "default")
+            .means("the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs"),
+        Parameter::new("biflow", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether both directions are one line"),
+        Parameter::new("domain", ParameterType::Number(0, u32::MAX as u64), "1")
+            .means("the observation domain, of the first worker"),
+        Parameter::new("exporter", ParameterType::Text, "none")
+            .means("the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template"),
+        Parameter::new("parquet_size", ParameterType::Number(64_000, 1_000_000_000_000), "128M")
+            .means("a Parquet file is closed before it has more bytes"),
+        Parameter::new("parquet_time", ParameterType::Duration, "5m")
+            .means("and this long after its first flow: by the packets' own time for files, by the clock for live interfaces"),
         places::PARAMETER,
     ],
     outputs: Outputs::None,

@@ -206,10 +206,6 @@ impl Stage for FlowTop {
             other.greatest.iter().for_each(|ranked| self.add(&ranked.1));
         }
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// A column of the table.

@@ -23,12 +23,8 @@ const RECORD_SIZE: usize = size_of::<Record>() + size_of::<DueEntry>();
 const DEAD_MAX: usize = 64 * 1024;
 
 /// The parameter that declares the room of such a stage. Any packet fits into the least room.
-pub(super) const ROOM: Parameter = Parameter {
-    name: "room",
-    kind: ParameterType::Number(1_000_000, 16_000_000_000),
-    default: Some("64M"),
-    meaning: "bytes of kept packets at most, with about 130 for each packet; the buffers behind them may take four times as many",
-};
+pub(super) const ROOM: Parameter = Parameter::new("room", ParameterType::Number(1_000_000, 16_000_000_000), "64M")
+    .means("bytes of kept packets at most, with about 130 for each packet; the buffers behind them may take four times as many");
 
 /// Due time, number in the order of arrival, slot.
 type DueEntry = (Timestamp, u64, u32);

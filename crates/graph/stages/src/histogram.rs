@@ -12,12 +12,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "distribution of packets by size, or by the time since the one before",
     description: "Steps double: 64 to 127 bytes, 128 to 255, and so on; a gap in nanoseconds likewise. A packet with an earlier time stamp than the one before it \
         counts as a gap of 0. All packets are passed on.",
-    parameters: &[Parameter {
-        name: "of",
-        kind: ParameterType::Choice(&["size", "gap"]),
-        default: Some("size"),
-        meaning: "bytes on the wire, or nanoseconds between time stamps",
-    }],
+    parameters: &[Parameter::new("of", ParameterType::Choice(&["size", "gap"]), "size")
+        .means("bytes on the wire, or nanoseconds between time stamps")],
     order: Order::All,
     example: "file(\"a.pcap\") -> sizes :: histogram -> gaps :: histogram(gap)",
     make: Constructor::Stage(|arguments, _| {
@@ -70,10 +66,6 @@ impl Stage for Histogram {
         if let Some(other) = other.downcast_ref::<Histogram>() {
             self.steps.iter_mut().zip(other.steps).for_each(|(ours, theirs)| *ours += theirs);
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -21,114 +21,41 @@ pub(crate) const CLASS: StageClass = StageClass {
         written, those in records that a collector did not accept are lost, as are those of IPv6 with NetFlow v5, which has no place for them. With several \
         workers each is an observation domain of its own, numbered from `domain`.",
     parameters: &[
-        Parameter {
-            name: "to",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, file:NAME; HOST:PORT means UDP",
-        },
-        Parameter {
-            name: "version",
-            kind: ParameterType::Choice(&["10", "9", "5"]),
-            default: Some("10"),
-            meaning: "10 is IPFIX, 9 and 5 are NetFlow",
-        },
-        Parameter {
-            name: "template",
-            kind: ParameterType::Text,
-            default: Some("default"),
-            meaning: "the elements of a record by IANA's names, with commas (docs/reference/elements.md), default, and words of flow's details for all of theirs",
-        },
-        Parameter {
-            name: "biflow",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether both directions are one record (RFC 5103; IPFIX)",
-        },
-        Parameter {
-            name: "domain",
-            kind: ParameterType::Number(0, u32::MAX as u64),
-            default: Some("1"),
-            meaning: "observation domain, source id, or engine type and id",
-        },
-        Parameter {
-            name: "exporter",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from; records: each flow's own, behind collect",
-        },
-        Parameter {
-            name: "mtu",
-            kind: ParameterType::Number(256, 65_535),
-            default: Some("1500"),
-            meaning: "the most bytes of an IP packet with a message",
-        },
-        Parameter {
-            name: "templates",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("1000"),
-            meaning: "over UDP, the number of messages after which templates are sent again",
-        },
-        Parameter {
-            name: "template_time",
-            kind: ParameterType::Duration,
-            default: Some("60s"),
-            meaning: "over UDP, the time after which templates are sent again",
-        },
-        Parameter {
-            name: "delay",
-            kind: ParameterType::Duration,
-            default: Some("1s"),
-            meaning: "the longest time that a message of a live interface waits for further records, in tenths of a second",
-        },
-        Parameter {
-            name: "records",
-            kind: ParameterType::Number(0, 65_535),
-            default: Some("0"),
-            meaning: "records with which a message is sent though it is not full; 0 fills each, as far as the delay allows",
-        },
-        Parameter {
-            name: "spread",
-            kind: ParameterType::Choice(&["all", "flow"]),
-            default: Some("all"),
-            meaning: "all: each collector gets all flows; flow: each flow goes to one of them",
-        },
-        Parameter {
-            name: "rate",
-            kind: ParameterType::Number(0, 10_000_000),
-            default: Some("0"),
-            meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
-        },
-        Parameter {
-            name: "tls_ca",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "for tls://, a PEM file of the authorities that may have signed the collector's certificate",
-        },
-        Parameter {
-            name: "tls_cert",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "for tls://, a PEM file of the exporter's certificate, for collectors that ask for one",
-        },
-        Parameter {
-            name: "tls_key",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the PEM file of the key to tls_cert",
-        },
-        Parameter {
-            name: "tls_name",
-            kind: ParameterType::Text,
-            default: Some("none"),
-            meaning: "the name that the collector's certificate must have, if not the host of its address",
-        },
-        Parameter {
-            name: "enterprise",
-            kind: ParameterType::Number(1, u32::MAX as u64),
-            default: Some("32473"),
-            meaning: "the private enterprise number of elements that IANA does not know; 32473 is that of examples",
-        },
+        Parameter::required("to", ParameterType::Text)
+            .means("the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT, file:NAME; HOST:PORT means UDP"),
+        Parameter::new("version", ParameterType::Choice(&["10", "9", "5"]), "10")
+            .means("10 is IPFIX, 9 and 5 are NetFlow"),
+        Parameter::new("template", ParameterType::Text, "default")
+            .means("the elements of a record by IANA's names, with commas (docs/reference/elements.md), default, and words of flow's details for all of theirs"),
+        Parameter::new("biflow", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether both directions are one record (RFC 5103; IPFIX)"),
+        Parameter::new("domain", ParameterType::Number(0, u32::MAX as u64), "1")
+            .means("observation domain, source id, or engine type and id"),
+        Parameter::new("exporter", ParameterType::Text, "none")
+            .means("the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from; records: each flow's own, behind collect"),
+        Parameter::new("mtu", ParameterType::Number(256, 65_535), "1500")
+            .means("the most bytes of an IP packet with a message"),
+        Parameter::new("templates", ParameterType::Number(1, 1_000_000), "1000")
+            .means("over UDP, the number of messages after which templates are sent again"),
+        Parameter::new("template_time", ParameterType::Duration, "60s")
+            .means("over UDP, the time after which templates are sent again"),
+        Parameter::new("delay", ParameterType::Duration, "1s")
+            .means("the longest time that a message of a live interface waits for further records, in tenths of a second"),
+        Parameter::new("records", ParameterType::Number(0, 65_535), "0")
+            .means("records with which a message is sent though it is not full; 0 fills each, as far as the delay allows"),
+        Parameter::new("spread", ParameterType::Choice(&["all", "flow"]), "all")
+            .means("all: each collector gets all flows; flow: each flow goes to one of them"),
+        Parameter::new("rate", ParameterType::Number(0, 10_000_000), "0")
+            .means("the most messages a second to each collector, which the packets then wait for; 0 for no limit"),
+        Parameter::new("tls_ca", ParameterType::Text, "none")
+            .means("for tls://, a PEM file of the authorities that may have signed the collector's certificate"),
+        Parameter::new("tls_cert", ParameterType::Text, "none")
+            .means("for tls://, a PEM file of the exporter's certificate, for collectors that ask for one"),
+        Parameter::new("tls_key", ParameterType::Text, "none").means("the PEM file of the key to tls_cert"),
+        Parameter::new("tls_name", ParameterType::Text, "none")
+            .means("the name that the collector's certificate must have, if not the host of its address"),
+        Parameter::new("enterprise", ParameterType::Number(1, u32::MAX as u64), "32473")
+            .means("the private enterprise number of elements that IANA does not know; 32473 is that of examples"),
         places::PARAMETER,
     ],
     outputs: Outputs::None,

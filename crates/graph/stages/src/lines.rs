@@ -104,7 +104,7 @@ impl<W: Write + Send> LinesOutput<W> {
     }
 }
 
-impl<W: Write + Send> Stage for LinesOutput<W> {
+impl<W: Write + Send + 'static> Stage for LinesOutput<W> {
     fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         for index in packets.selection.iter() {

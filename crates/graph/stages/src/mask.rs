@@ -23,30 +23,18 @@ pub(crate) const CLASS: StageClass = StageClass {
         right afterwards, and wrong ones stay wrong; packets in fragments whose payload is removed are the exception. The same key gives the same \
         addresses; without one each run has its own. Packet comments are left out. Unknown protocols are removed like payload. The result counts such packets.",
     parameters: &[
-        Parameter {
-            name: "addresses",
-            kind: ParameterType::Choice(&["prefix-preserving", "keep"]),
-            default: Some("prefix-preserving"),
-            meaning: "what to do with IP addresses",
-        },
-        Parameter {
-            name: "payload",
-            kind: ParameterType::Choice(&["zero", "cut", "keep"]),
-            default: Some("zero"),
-            meaning: "what to do with the bytes behind the headers; kept ones may contain names and addresses",
-        },
-        Parameter {
-            name: "macs",
-            kind: ParameterType::Choice(&["keep", "mask"]),
-            default: Some("keep"),
-            meaning: "what to do with hardware addresses; those of groups stay",
-        },
-        Parameter {
-            name: "key",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a file of 32 bytes or 64 hexadecimal digits; none: a random key for this run",
-        },
+        Parameter::new(
+            "addresses",
+            ParameterType::Choice(&["prefix-preserving", "keep"]),
+            "prefix-preserving",
+        )
+        .means("what to do with IP addresses"),
+        Parameter::new("payload", ParameterType::Choice(&["zero", "cut", "keep"]), "zero")
+            .means("what to do with the bytes behind the headers; kept ones may contain names and addresses"),
+        Parameter::new("macs", ParameterType::Choice(&["keep", "mask"]), "keep")
+            .means("what to do with hardware addresses; those of groups stay"),
+        Parameter::new("key", ParameterType::Text, "")
+            .means("a file of 32 bytes or 64 hexadecimal digits; none: a random key for this run"),
     ],
     example: "file(\"all.pcap\") -> mask(key=\"site.key\") -> record(\"shown.pcap\")",
     access: |arguments, access| match arguments.text("key") {
@@ -133,10 +121,6 @@ impl Stage for Mask {
         if let Some(other) = other.downcast_ref::<Mask>() {
             self.before = sum(self.before, sum(other.before, other.masker.counts()));
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -25,12 +25,8 @@ pub(crate) const CLASS: StageClass = StageClass {
         comes for `wait` by the clock, all are passed on, as at the end. If there is no room, the earliest are passed on early: none is refused. \
         Packets are copied.",
     parameters: &[
-        Parameter {
-            name: "wait",
-            kind: ParameterType::Duration,
-            default: Some("100ms"),
-            meaning: "how long a packet waits for earlier ones, by the time in the packets",
-        },
+        Parameter::new("wait", ParameterType::Duration, "100ms")
+            .means("how long a packet waits for earlier ones, by the time in the packets"),
         ROOM,
     ],
     order: Order::All,
@@ -179,10 +175,6 @@ impl Stage for Merge {
             self.counts.late += other.counts.late;
             self.counts.early += other.counts.early;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

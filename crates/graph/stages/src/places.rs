@@ -21,12 +21,8 @@ use super::changed_file::{FileStamp, FileWatcher, LOOK};
 const MESSAGES_MAX: usize = 64;
 
 /// The parameter of stages that look addresses up.
-pub(super) const PARAMETER: Parameter = Parameter {
-    name: "enrich",
-    kind: ParameterType::Text,
-    default: Some("none"),
-    meaning: "files with the places of addresses, CSV or MMDB, with commas (docs/enrich.md): for elements such as sourceCountry; places in a template means all of them. Files that change are read again",
-};
+pub(super) const PARAMETER: Parameter = Parameter::new("enrich", ParameterType::Text, "none")
+    .means("files with the places of addresses, CSV or MMDB, with commas (docs/enrich.md): for elements such as sourceCountry; places in a template means all of them. Files that change are read again");
 
 /// Adds the files of places of a stage, which are read again when they change.
 pub(crate) fn add_place_files(arguments: &Arguments, access: &mut StageAccess) {

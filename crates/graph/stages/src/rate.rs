@@ -31,30 +31,15 @@ pub(crate) const CLASS: StageClass = StageClass {
         until the second ends. A time stamp more than a second before the latest starts over. The result: packets that went on; packets left \
         out; flows left out, each counted once a second, those beyond the table not at all.",
     parameters: &[
-        Parameter {
-            name: "packets",
-            kind: ParameterType::Number(0, 1_000_000_000),
-            default: Some("0"),
-            meaning: "packets a second; 0 for any number",
-        },
-        Parameter {
-            name: "bits",
-            kind: ParameterType::Number(0, 10_000_000_000_000),
-            default: Some("0"),
-            meaning: "bits a second, such as 10M; 0 for any number",
-        },
-        Parameter {
-            name: "burst",
-            kind: ParameterType::Duration,
-            default: Some("100ms"),
-            meaning: "the time whose tokens are saved up at most, and are there at the start; at least one packet's",
-        },
-        Parameter {
-            name: "seed",
-            kind: ParameterType::Number(0, u64::MAX),
-            default: Some("1"),
-            meaning: "another seed leaves out other flows",
-        },
+        Parameter::new("packets", ParameterType::Number(0, 1_000_000_000), "0")
+            .means("packets a second; 0 for any number"),
+        Parameter::new("bits", ParameterType::Number(0, 10_000_000_000_000), "0")
+            .means("bits a second, such as 10M; 0 for any number"),
+        Parameter::new("burst", ParameterType::Duration, "100ms").means(
+            "the time whose tokens are saved up at most, and are there at the start; at least one packet's",
+        ),
+        Parameter::new("seed", ParameterType::Number(0, u64::MAX), "1")
+            .means("another seed leaves out other flows"),
     ],
     order: Order::All,
     example: "device(eth0) -> rate(bits=100M) -> record(\"some.pcapng\")",
@@ -228,10 +213,6 @@ impl Stage for Rate {
             self.counts.shed += other.counts.shed;
             self.counts.flows += other.counts.flows;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

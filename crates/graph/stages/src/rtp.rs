@@ -30,18 +30,10 @@ pub(crate) const CLASS: StageClass = StageClass {
         (Cole and Rosenbluth), for codecs with figures in G.113: G.711, G.729, G.723.1, GSM-EFR; the delay of the network counts as 0. All packets are passed on. \
         The row without addresses has the packets of streams beyond the limit.",
     parameters: &[
-        Parameter {
-            name: "guess",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether UDP that looks like RTP counts without a call: four packets of a source with successive numbers",
-        },
-        Parameter {
-            name: "streams",
-            kind: ParameterType::Number(1, 1_000_000),
-            default: Some("10000"),
-            meaning: "the most streams that are measured, about 300 bytes each, and the most ports that are waited for",
-        },
+        Parameter::new("guess", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether UDP that looks like RTP counts without a call: four packets of a source with successive numbers"),
+        Parameter::new("streams", ParameterType::Number(1, 1_000_000), "10000")
+            .means("the most streams that are measured, about 300 bytes each, and the most ports that are waited for"),
     ],
     order: Order::All,
     example: "device(eth0) -> rtp",

@@ -15,30 +15,14 @@ pub(crate) const CLASS: StageClass = StageClass {
         periodic traffic is not sampled unevenly; with place=kernel the kernel chooses the same ones, and copies no other. By flow, whole flows go on or not, both directions alike, as a hash of addresses and ports \
         decides: statistics of flows stay correct. By time, a packet goes on if the last one that did is at least `every` older.",
     parameters: &[
-        Parameter {
-            name: "share",
-            kind: ParameterType::Ratio,
-            default: Some("1/1"),
-            meaning: "the share to pass on: 1/100 is one of a hundred (packets, flows)",
-        },
-        Parameter {
-            name: "by",
-            kind: ParameterType::Choice(&["packet", "flow", "time"]),
-            default: Some("packet"),
-            meaning: "the unit of sampling",
-        },
-        Parameter {
-            name: "every",
-            kind: ParameterType::Duration,
-            default: Some("100ms"),
-            meaning: "the least time between two packets (time)",
-        },
-        Parameter {
-            name: "seed",
-            kind: ParameterType::Number(0, u64::MAX),
-            default: Some("1"),
-            meaning: "seed of the random choice: the same seed chooses the same packets of the same traffic",
-        },
+        Parameter::new("share", ParameterType::Ratio, "1/1")
+            .means("the share to pass on: 1/100 is one of a hundred (packets, flows)"),
+        Parameter::new("by", ParameterType::Choice(&["packet", "flow", "time"]), "packet")
+            .means("the unit of sampling"),
+        Parameter::new("every", ParameterType::Duration, "100ms")
+            .means("the least time between two packets (time)"),
+        Parameter::new("seed", ParameterType::Number(0, u64::MAX), "1")
+            .means("seed of the random choice: the same seed chooses the same packets of the same traffic"),
         super::count::PLACE,
     ],
     order: Order::All,

@@ -25,25 +25,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         bounded in operations, stack, memory and time; one that fails, or returns something else, is counted (failed), its packet passes or is refused by `failed`, \
         and the first faults are shown. After ten calls without an end in time the function is called no more. A call takes microseconds: put a filter before it.",
     parameters: &[
-        Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the script" },
-        Parameter {
-            name: "function",
-            kind: ParameterType::Text,
-            default: Some("verdict"),
-            meaning: "the function that is called with each packet",
-        },
-        Parameter {
-            name: "operations",
-            kind: ParameterType::Number(100, 100_000_000),
-            default: Some("100000"),
-            meaning: "the most operations of a call",
-        },
-        Parameter {
-            name: "failed",
-            kind: ParameterType::Choice(&["pass", "refuse"]),
-            default: Some("pass"),
-            meaning: "whether a packet passes for which the script fails",
-        },
+        Parameter::required("file", ParameterType::Path).means("the script"),
+        Parameter::new("function", ParameterType::Text, "verdict")
+            .means("the function that is called with each packet"),
+        Parameter::new("operations", ParameterType::Number(100, 100_000_000), "100000")
+            .means("the most operations of a call"),
+        Parameter::new("failed", ParameterType::Choice(&["pass", "refuse"]), "pass")
+            .means("whether a packet passes for which the script fails"),
     ],
     order: Order::All,
     example: "device(eth0) -> filter(\"udp port 53\") -> script(\"names.rhai\") -> s :: switch(by=label); s[0] -> print; s[1] -> record(\"odd.pcapng\")",
@@ -122,10 +110,6 @@ impl Stage for Script {
         if let Some(other) = other.downcast_ref::<Script>() {
             self.absorbed.merge(&other.script.counts());
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

@@ -20,31 +20,15 @@ pub(crate) const CLASS: StageClass = StageClass {
         limits. The result has the flows and the cut packets of each application. Later fragments are flows of their own, by addresses. Packets \
         without IP are passed on.",
     parameters: &[
-        Parameter {
-            name: "packets",
-            kind: ParameterType::Number(0, 1_000_000_000),
-            default: Some("0"),
-            meaning: "packets of a flow to pass on; 0 for no limit",
-        },
-        Parameter {
-            name: "bytes",
-            kind: ParameterType::Number(0, u64::MAX),
-            default: Some("0"),
-            meaning: "bytes on the wire of a flow after which it is cut: the packet that reaches them still goes on; 0 for no limit",
-        },
-        Parameter {
-            name: "app",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "packets of flows by application instead of `packets` and `bytes`: \"tls=8, quic=8, ssh=0, domain=all\"; 0 passes none once \
-                the flow is recognised",
-        },
-        Parameter {
-            name: "room",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("1000000"),
-            meaning: "flows that are remembered for certain; about 60 bytes each. A forgotten flow starts over",
-        },
+        Parameter::new("packets", ParameterType::Number(0, 1_000_000_000), "0")
+            .means("packets of a flow to pass on; 0 for no limit"),
+        Parameter::new("bytes", ParameterType::Number(0, u64::MAX), "0")
+            .means("bytes on the wire of a flow after which it is cut: the packet that reaches them still goes on; 0 for no limit"),
+        Parameter::new("app", ParameterType::Text, "")
+            .means("packets of flows by application instead of `packets` and `bytes`: \"tls=8, quic=8, ssh=0, domain=all\"; 0 passes none once \
+                the flow is recognised"),
+        Parameter::new("room", ParameterType::Number(1, 100_000_000), "1000000")
+            .means("flows that are remembered for certain; about 60 bytes each. A forgotten flow starts over"),
     ],
     outputs: Outputs::Many,
     order: Order::Flow,
@@ -230,10 +214,6 @@ impl Stage for Shunt {
             ours.cut_bytes += theirs.cut_bytes;
         }
         self.flows.merge(&other.flows);
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
     }
 }
 

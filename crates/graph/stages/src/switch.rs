@@ -30,20 +30,14 @@ pub(crate) const CLASS: StageClass = StageClass {
         number of the output is the packet's label, 0 for none: that of a shared capture (`tapline capture -i tap:NAME --label`), or of a stage \
         before it (script). An output that is not connected drops its packets.",
     parameters: &[
-        Parameter {
-            name: "list",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "the filters, one a line (\\n between them); or the values, with commas",
-        },
-        Parameter {
-            name: "by",
-            kind: ParameterType::Choice(&[
-                "filter", "label", "protocol", "dscp", "vlan", "dst_port", "src_port",
-            ]),
-            default: Some("filter"),
-            meaning: "the criterion",
-        },
+        Parameter::new("list", ParameterType::Text, "")
+            .means("the filters, one a line (\\n between them); or the values, with commas"),
+        Parameter::new(
+            "by",
+            ParameterType::Choice(&["filter", "label", "protocol", "dscp", "vlan", "dst_port", "src_port"]),
+            "filter",
+        )
+        .means("the criterion"),
     ],
     outputs: Outputs::Many,
     example: "s :: switch(\"udp port 53\\ntcp\"); device(eth0) -> s; s[0] -> dns :: count; s[1] -> tcp :: count; s[2] -> rest :: count",
@@ -77,7 +71,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         }
         "label" if list.is_empty() => Decider::Label,
         "label" => return Err("by=label takes no list: outputs have the numbers of labels".to_owned()),
-        word => Decider::Value(field(word), values(list)?),
+        word => Decider::Value(Field::of_name(word).unwrap_or(Field::Protocol), values(list)?),
     };
     let count = match &decider {
         Decider::Filter(first) => first.texts.len(),
@@ -98,22 +92,14 @@ fn values(list: &str) -> Result<Vec<u16>, String> {
     list.split(',').map(value).collect()
 }
 
-#[derive(Clone, Copy)]
-enum Field {
-    Protocol,
-    Dscp,
-    Vlan,
-    DstPort,
-    SrcPort,
-}
-
-fn field(word: &str) -> Field {
-    match word {
-        "dscp" => Field::Dscp,
-        "vlan" => Field::Vlan,
-        "dst_port" => Field::DstPort,
-        "src_port" => Field::SrcPort,
-        _ => Field::Protocol,
+tapline_packet::named_enum! {
+    #[derive(Clone, Copy)]
+    enum Field {
+        Protocol = "protocol",
+        Dscp = "dscp",
+        Vlan = "vlan",
+        DstPort = "dst_port",
+        SrcPort = "src_port",
     }
 }
 

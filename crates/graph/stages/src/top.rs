@@ -13,20 +13,13 @@ use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_source::Error;
 
 /// The number of rows in the result.
-pub(super) const ROWS: Parameter = Parameter {
-    name: "n",
-    kind: ParameterType::Number(1, 1_000_000),
-    default: Some("10"),
-    meaning: "rows to show",
-};
+pub(super) const ROWS: Parameter =
+    Parameter::new("n", ParameterType::Number(1, 1_000_000), "10").means("rows to show");
 
 /// The quantity that ranks the rows.
-pub(super) const RANKED_BY: Parameter = Parameter {
-    name: "order",
-    kind: ParameterType::Choice(&["bytes", "packets"]),
-    default: Some("bytes"),
-    meaning: "the quantity that ranks them",
-};
+pub(super) const RANKED_BY: Parameter =
+    Parameter::new("order", ParameterType::Choice(&["bytes", "packets"]), "bytes")
+        .means("the quantity that ranks them");
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "top",
@@ -34,37 +27,17 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row \
         `others`. Packets without such a field are in the row `none`. All packets are passed on.",
     parameters: &[
-        Parameter {
-            name: "by",
-            kind: ParameterType::Choice(&[
-                "src",
-                "dst",
-                "host",
-                "pair",
-                "flow",
-                "port",
-                "sport",
-                "dport",
-                "protocol",
-                "vlan",
-                "ethertype",
-            ]),
-            default: Some("host"),
-            meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
-                source port, destination port, IP protocol, outer VLAN, EtherType",
-        },
+        Parameter::new("by", ParameterType::Choice(&["src", "dst", "host", "pair", "flow", "port", "sport", "dport", "protocol", "vlan", "ethertype"]), "host")
+            .means("source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
+                source port, destination port, IP protocol, outer VLAN, EtherType"),
         ROWS,
         RANKED_BY,
-        Parameter {
-            name: "entries",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("1000000"),
-            meaning: "values that are counted one by one; about 100 bytes each",
-        },
+        Parameter::new("entries", ParameterType::Number(1, 100_000_000), "1000000")
+            .means("values that are counted one by one; about 100 bytes each"),
     ],
     example: "device(eth0) -> top(by=flow, n=20)",
     make: Constructor::Stage(|arguments, _| {
-        let by = BY.iter().find(|(name, _)| *name == arguments.text("by")).map_or(By::Host, |(_, by)| *by);
+        let by = By::of_name(arguments.text("by")).unwrap_or(By::Host);
         Ok(Box::new(Top {
             by,
             n: arguments.number("n") as usize,
@@ -78,34 +51,22 @@ pub(crate) const CLASS: StageClass = StageClass {
     ..StageClass::BASE
 };
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum By {
-    Src,
-    Dst,
-    Host,
-    Pair,
-    Flow,
-    Port,
-    SrcPort,
-    DstPort,
-    Protocol,
-    Vlan,
-    EtherType,
+tapline_packet::named_enum! {
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum By {
+        Src = "src",
+        Dst = "dst",
+        Host = "host",
+        Pair = "pair",
+        Flow = "flow",
+        Port = "port",
+        SrcPort = "sport",
+        DstPort = "dport",
+        Protocol = "protocol",
+        Vlan = "vlan",
+        EtherType = "ethertype",
+    }
 }
-
-const BY: [(&str, By); 11] = [
-    ("src", By::Src),
-    ("dst", By::Dst),
-    ("host", By::Host),
-    ("pair", By::Pair),
-    ("flow", By::Flow),
-    ("port", By::Port),
-    ("sport", By::SrcPort),
-    ("dport", By::DstPort),
-    ("protocol", By::Protocol),
-    ("vlan", By::Vlan),
-    ("ethertype", By::EtherType),
-];
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Key {
@@ -216,7 +177,7 @@ impl Stage for Top {
                 rows.push(row(name.to_owned(), amount));
             }
         }
-        let name = BY.iter().find(|(_, by)| *by == self.by).map_or("value", |(name, _)| *name);
+        let name = self.by.name();
         Some(Table { columns: vec![name, "packets", "bytes"], rows })
     }
 
@@ -226,10 +187,6 @@ impl Stage for Top {
             self.others.add(other.others);
             self.none.add(other.none);
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

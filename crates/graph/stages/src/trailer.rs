@@ -23,24 +23,12 @@ pub(crate) const CLASS: StageClass = StageClass {
         whole, or whose last bytes are not a trailer (a stamp further than `apart` from the capture's time), is passed on unchanged; the result counts both kinds. \
         Stamps of several ports need not ascend: put merge behind this stage where order matters. Changed packets lose their pcapng options.",
     parameters: &[
-        Parameter {
-            name: "kind",
-            kind: ParameterType::Choice(&["metamako", "exablaze", "ixia", "vss"]),
-            default: None,
-            meaning: "metamako: Arista 7130 (Metawatch), with its extensions. exablaze: Cisco Nexus 3550 and Exablaze Fusion. ixia: Ixia Anue and Vision. vss: VSS Monitoring",
-        },
-        Parameter {
-            name: "port",
-            kind: ParameterType::Number(0, 2),
-            default: Some("0"),
-            meaning: "bytes of the port's number behind the stamp (vss)",
-        },
-        Parameter {
-            name: "apart",
-            kind: ParameterType::Duration,
-            default: Some("30d"),
-            meaning: "how far the stamp may be from the time of the capture",
-        },
+        Parameter::required("kind", ParameterType::Choice(&["metamako", "exablaze", "ixia", "vss"]))
+            .means("metamako: Arista 7130 (Metawatch), with its extensions. exablaze: Cisco Nexus 3550 and Exablaze Fusion. ixia: Ixia Anue and Vision. vss: VSS Monitoring"),
+        Parameter::new("port", ParameterType::Number(0, 2), "0")
+            .means("bytes of the port's number behind the stamp (vss)"),
+        Parameter::new("apart", ParameterType::Duration, "30d")
+            .means("how far the stamp may be from the time of the capture"),
     ],
     example: "device(eth0) -> trailer(metamako) -> merge -> record(\"stamped.pcapng\")",
     make: Constructor::Stage(|arguments, _| Ok(Box::new(make(arguments)))),
@@ -128,10 +116,6 @@ impl Stage for Trailer {
             self.stamped += other.stamped;
             self.without += other.without;
         }
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
     }
 }
 

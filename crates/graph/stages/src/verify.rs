@@ -14,12 +14,8 @@ pub(crate) const CLASS: StageClass = StageClass {
         time. Lost are numbers between the lowest and the highest that came; losses behind the highest are known to the sender only. Reordered is a \
         packet behind one with a higher number (RFC 4737). Further behind than 65,536 numbers, packets are only counted as too late. Latency is \
         the time stamp less the send time, if that is less than a minute; otherwise the clocks differ, and it is unknown. All packets are passed on.",
-    parameters: &[Parameter {
-        name: "show",
-        kind: ParameterType::Choice(&["streams", "latency"]),
-        default: Some("streams"),
-        meaning: "a line for each stream, or the distribution of latencies, in nanoseconds",
-    }],
+    parameters: &[Parameter::new("show", ParameterType::Choice(&["streams", "latency"]), "streams")
+        .means("a line for each stream, or the distribution of latencies, in nanoseconds")],
     order: Order::All,
     example: "device(eth0) -> verify -> drop",
     make: Constructor::Stage(|arguments, _| {

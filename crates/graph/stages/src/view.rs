@@ -6,7 +6,6 @@
 //! ```
 
 use crate::settings::StageSettings;
-use std::any::Any;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -155,9 +154,5 @@ impl Stage for ViewStage {
         let written = self.received + self.reported;
         let output = OutputAccount { name: "view".to_owned(), written, ..OutputAccount::default() };
         StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

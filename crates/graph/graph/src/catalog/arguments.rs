@@ -18,6 +18,24 @@ pub struct Parameter {
     pub meaning: &'static str,
 }
 
+impl Parameter {
+    /// A parameter with a default value.
+    pub const fn new(name: &'static str, kind: ParameterType, default: &'static str) -> Parameter {
+        Parameter { default: Some(default), ..Parameter::required(name, kind) }
+    }
+
+    /// A parameter whose argument is required.
+    pub const fn required(name: &'static str, kind: ParameterType) -> Parameter {
+        Parameter { name, kind, default: None, meaning: "" }
+    }
+
+    /// Sets the meaning.
+    #[must_use]
+    pub const fn means(self, meaning: &'static str) -> Parameter {
+        Parameter { meaning, ..self }
+    }
+}
+
 /// Checks a text; the error shows the place of the mistake.
 pub type CheckText = fn(&str) -> Result<(), String>;
 

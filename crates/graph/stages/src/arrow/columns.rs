@@ -27,40 +27,25 @@ use tapline_packet::{Interface, Packet};
 
 use super::rows::{Row, Scratch};
 
-/// The fact about a packet in a column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
-    Time,
-    Interface,
-    Length,
-    Captured,
-    Vlan,
-    Source,
-    Destination,
-    Protocol,
-    SourcePort,
-    DestinationPort,
-    TcpFlags,
-    Flow,
-    Data,
+tapline_packet::named_enum! {
+    /// The fact about a packet in a column.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Content {
+        Time = "time",
+        Interface = "interface",
+        Length = "length",
+        Captured = "captured",
+        Vlan = "vlan",
+        Source = "src",
+        Destination = "dst",
+        Protocol = "protocol",
+        SourcePort = "sport",
+        DestinationPort = "dport",
+        TcpFlags = "tcp_flags",
+        Flow = "flow",
+        Data = "data",
+    }
 }
-
-/// The names of columns, in the order of a stream with all of them.
-const NAMES: [(&str, Content); 13] = [
-    ("time", Content::Time),
-    ("interface", Content::Interface),
-    ("length", Content::Length),
-    ("captured", Content::Captured),
-    ("vlan", Content::Vlan),
-    ("src", Content::Source),
-    ("dst", Content::Destination),
-    ("protocol", Content::Protocol),
-    ("sport", Content::SourcePort),
-    ("dport", Content::DestinationPort),
-    ("tcp_flags", Content::TcpFlags),
-    ("flow", Content::Flow),
-    ("data", Content::Data),
-];
 
 impl Content {
     fn data_type(self) -> DataType {
@@ -134,15 +119,15 @@ pub(super) struct Columns {
 impl Columns {
     /// All of them.
     pub(super) fn all() -> Columns {
-        Columns::of(NAMES.to_vec())
+        Columns::of(Content::ALL.to_vec())
     }
 
     /// The columns with these names, in their order.
     pub(super) fn named<'a>(names: impl Iterator<Item = &'a str>) -> Result<Columns, String> {
-        let mut wanted: Vec<(&str, Content)> = Vec::new();
+        let mut wanted = Vec::new();
         for name in names {
-            let Some(&column) = NAMES.iter().find(|(known, _)| *known == name) else {
-                let known = NAMES.map(|(known, _)| known).join(", ");
+            let Some(column) = Content::of_name(name) else {
+                let known = Content::ALL.map(Content::name).join(", ");
                 return Err(format!("there is no column {name:?}; there are: {known}"));
             };
             if wanted.contains(&column) {
@@ -153,14 +138,13 @@ impl Columns {
         Ok(Columns::of(wanted))
     }
 
-    fn of(wanted: Vec<(&str, Content)>) -> Columns {
+    fn of(wanted: Vec<Content>) -> Columns {
         let field =
-            |(name, content): &(&str, Content)| Field::new(*name, content.data_type(), content.may_be_null());
+            |content: &Content| Field::new(content.name(), content.data_type(), content.may_be_null());
         let schema = Arc::new(Schema::new(wanted.iter().map(field).collect::<Vec<_>>()));
-        let columns: Vec<_> = wanted.iter().map(|&(_, content)| (content, Values::new(content))).collect();
-        let has = |content| wanted.iter().any(|(_, wanted)| *wanted == content);
-        let scratch = Scratch::new(has(Content::Flow));
-        let needs_headers = wanted.iter().any(|(_, content)| content.needs_headers());
+        let columns: Vec<_> = wanted.iter().map(|&content| (content, Values::new(content))).collect();
+        let scratch = Scratch::new(wanted.contains(&Content::Flow));
+        let needs_headers = wanted.iter().any(|content| content.needs_headers());
         Columns { schema, columns, needs_headers, scratch, rows: 0, bytes: 0 }
     }
 

@@ -83,7 +83,7 @@ fn io_error(error: ArrowError) -> io::Error {
     }
 }
 
-impl<W: Write + Send> Stage for ArrowOutput<W> {
+impl<W: Write + Send + 'static> Stage for ArrowOutput<W> {
     fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         for index in packets.selection.iter() {

@@ -6,24 +6,15 @@ use tapline_packet::numbers::ip_protocol::{TCP, UDP};
 use tapline_source::SkipCause;
 use tapline_syntax::units;
 
-pub(super) const MIN_PACKETS: Parameter = Parameter {
-    name: "min_packets",
-    kind: ParameterType::Number(1, 1_000_000),
-    default: Some("1"),
-    meaning: "flows with fewer packets, of both directions, are counted and not handed on",
-};
-pub(super) const MIN_BYTES: Parameter = Parameter {
-    name: "min_bytes",
-    kind: ParameterType::Text,
-    default: Some("0"),
-    meaning: "flows with fewer bytes, of both directions, are counted and not handed on: TCP[:UDP[:OTHERS]], as in \"500:100\"",
-};
-pub(super) const DIRECTIONS: Parameter = Parameter {
-    name: "directions",
-    kind: ParameterType::Choice(&["any", "both", "one"]),
-    default: Some("any"),
-    meaning: "flows to hand on: any, those with packets of both directions, or those of one; others are counted",
-};
+pub(super) const MIN_PACKETS: Parameter =
+    Parameter::new("min_packets", ParameterType::Number(1, 1_000_000), "1")
+        .means("flows with fewer packets, of both directions, are counted and not handed on");
+pub(super) const MIN_BYTES: Parameter = Parameter::new("min_bytes", ParameterType::Text, "0")
+    .means("flows with fewer bytes, of both directions, are counted and not handed on: TCP[:UDP[:OTHERS]], as in \"500:100\"");
+pub(super) const DIRECTIONS: Parameter =
+    Parameter::new("directions", ParameterType::Choice(&["any", "both", "one"]), "any").means(
+        "flows to hand on: any, those with packets of both directions, or those of one; others are counted",
+    );
 
 /// Limits of the flows that are handed on, and the flows that are not.
 #[derive(Clone, Copy, Debug, Default)]

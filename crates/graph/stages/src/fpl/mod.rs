@@ -20,31 +20,15 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "The program has memory, which lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
         that are not 0.",
     parameters: &[
-        Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the program" },
-        Parameter {
-            name: "cells",
-            kind: ParameterType::Number(1, 1 << 24),
-            default: Some("1024"),
-            meaning: "cells of memory, a power of two",
-        },
-        Parameter {
-            name: "patterns",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
-        },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 1 << 24),
-            default: Some("20"),
-            meaning: "cells that the result shows: the first ones",
-        },
-        Parameter {
-            name: "memory",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph",
-        },
+        Parameter::required("file", ParameterType::Path).means("the program"),
+        Parameter::new("cells", ParameterType::Number(1, 1 << 24), "1024")
+            .means("cells of memory, a power of two"),
+        Parameter::new("patterns", ParameterType::Text, "")
+            .means("NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)"),
+        Parameter::new("n", ParameterType::Number(1, 1 << 24), "20")
+            .means("cells that the result shows: the first ones"),
+        Parameter::new("memory", ParameterType::Text, "")
+            .means("a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph"),
     ],
     order: Order::All,
     example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",

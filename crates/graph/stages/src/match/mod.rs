@@ -25,42 +25,16 @@ pub(crate) const CLASS: StageClass = StageClass {
         in how many packets each pattern ended, and the place where it was found first: the flow, and the byte of its payload (of the packet's, without \
         borders=flow).",
     parameters: &[
-        Parameter {
-            name: "text",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "one pattern: its bytes as text",
-        },
-        Parameter {
-            name: "list",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "a file of patterns, one a line (docs/search.md), with or instead of text",
-        },
-        Parameter {
-            name: "case",
-            kind: ParameterType::Choice(&["exact", "any"]),
-            default: Some("exact"),
-            meaning: "whether the letters of `text` match in either case; a list says so for each of its patterns",
-        },
-        Parameter {
-            name: "borders",
-            kind: ParameterType::Choice(&["packet", "flow"]),
-            default: Some("packet"),
-            meaning: "whether a pattern may be spread over packets of a flow",
-        },
-        Parameter {
-            name: "room",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("100000"),
-            meaning: "directions of flows that are remembered for certain; each takes 150 bytes and up to twice the longest pattern",
-        },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 262_144),
-            default: Some("20"),
-            meaning: "patterns that the result shows",
-        },
+        Parameter::new("text", ParameterType::Text, "").means("one pattern: its bytes as text"),
+        Parameter::new("list", ParameterType::Text, "")
+            .means("a file of patterns, one a line (docs/search.md), with or instead of text"),
+        Parameter::new("case", ParameterType::Choice(&["exact", "any"]), "exact")
+            .means("whether the letters of `text` match in either case; a list says so for each of its patterns"),
+        Parameter::new("borders", ParameterType::Choice(&["packet", "flow"]), "packet")
+            .means("whether a pattern may be spread over packets of a flow"),
+        Parameter::new("room", ParameterType::Number(1, 100_000_000), "100000")
+            .means("directions of flows that are remembered for certain; each takes 150 bytes and up to twice the longest pattern"),
+        Parameter::new("n", ParameterType::Number(1, 262_144), "20").means("patterns that the result shows"),
     ],
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp dst port 80\") -> match(\"default.ida?\") -> print",
@@ -183,9 +157,5 @@ impl Stage for Search {
             let firsts = ours.first.take().into_iter().chain(theirs.first.clone());
             ours.first = firsts.min();
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }

@@ -36,36 +36,16 @@ pub(crate) const CLASS: StageClass = StageClass {
         that began before the capture. If there is no room for more packets, the flow of the oldest one is refused, and counted (no_room). A filter may \
         have the words too: filter(\"tcp port 443 and sni(.example.org)\") is filter(\"tcp port 443\") -> names(\"sni(.example.org)\").",
     parameters: &[
-        Parameter {
-            name: "words",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the names: \"sni(.example.org) or http_host(www.example.org)\"",
-        },
-        Parameter {
-            name: "hold",
-            kind: ParameterType::Duration,
-            default: Some("1s"),
-            meaning: "the longest time that a packet waits for the name of its flow",
-        },
-        Parameter {
-            name: "packets",
-            kind: ParameterType::Number(1, 1000),
-            default: Some("16"),
-            meaning: "packets of a flow, of both directions, by which its name must be known",
-        },
-        Parameter {
-            name: "room",
-            kind: ParameterType::Number(1_000_000, 4_000_000_000),
-            default: Some("16M"),
-            meaning: "bytes of packets that wait, with about 100 for each packet",
-        },
-        Parameter {
-            name: "flows",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("262144"),
-            meaning: "flows at a time; one more forgets the flow that was idle longest. About 600 bytes each, allocated as flows come",
-        },
+        Parameter::required("words", ParameterType::Text)
+            .means("the names: \"sni(.example.org) or http_host(www.example.org)\""),
+        Parameter::new("hold", ParameterType::Duration, "1s")
+            .means("the longest time that a packet waits for the name of its flow"),
+        Parameter::new("packets", ParameterType::Number(1, 1000), "16")
+            .means("packets of a flow, of both directions, by which its name must be known"),
+        Parameter::new("room", ParameterType::Number(1_000_000, 4_000_000_000), "16M")
+            .means("bytes of packets that wait, with about 100 for each packet"),
+        Parameter::new("flows", ParameterType::Number(1, 100_000_000), "262144")
+            .means("flows at a time; one more forgets the flow that was idle longest. About 600 bytes each, allocated as flows come"),
     ],
     order: Order::Flow,
     example: "device(eth0) -> names(\"sni(.example.org)\") -> record(\"example.pcapng\")",
@@ -374,10 +354,6 @@ impl Stage for Names {
             self.counts.no_room += other.counts.no_room;
             self.refused += other.refused;
         }
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
     }
 }
 

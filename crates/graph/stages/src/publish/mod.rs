@@ -33,66 +33,25 @@ pub const CLASS: StageClass = StageClass {
         with its own filter (docs/graph.md, Published places). Readers come and go; a slow one loses packets of its own, and the graph waits for none. \
         Without users, groups and everybody only root and the user that runs the graph may read.",
     parameters: &[
-        Parameter {
-            name: "name",
-            kind: ParameterType::Text,
-            default: None,
-            meaning: "the name behind tap: - letters, digits, and - _ . between them",
-        },
-        Parameter {
-            name: "users",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "users that may read, by name or number: \"alice, 1007\"",
-        },
-        Parameter {
-            name: "groups",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "groups whose members may read",
-        },
-        Parameter {
-            name: "everybody",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether every user may read",
-        },
-        Parameter {
-            name: "filter",
-            kind: crate::FILTER_TEXT,
-            default: Some(""),
-            meaning: "a filter of the packets that these users see, in addition to their own",
-        },
-        Parameter {
-            name: "snap",
-            kind: ParameterType::Number(1, 262_144),
-            default: Some("262144"),
-            meaning: "the most bytes that these users see of a packet",
-        },
-        Parameter {
-            name: "readers",
-            kind: ParameterType::Number(1, 1024),
-            default: Some("64"),
-            meaning: "readers at the same time, for each of these users",
-        },
-        Parameter {
-            name: "buffer",
-            kind: ParameterType::Number(4, 65_536),
-            default: Some("16"),
-            meaning: "MiB of the buffer, a power of two; one for each group of readers with equal rights",
-        },
-        Parameter {
-            name: "history",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether packets are kept without a reader too, for readers that begin in the past (--since)",
-        },
-        Parameter {
-            name: "socket",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "the socket that readers ask; empty for TAPLINE_SOCKET, else /run/tapline/tap-NAME.sock, where readers look",
-        },
+        Parameter::required("name", ParameterType::Text)
+            .means("the name behind tap: - letters, digits, and - _ . between them"),
+        Parameter::new("users", ParameterType::Text, "")
+            .means("users that may read, by name or number: \"alice, 1007\""),
+        Parameter::new("groups", ParameterType::Text, "").means("groups whose members may read"),
+        Parameter::new("everybody", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether every user may read"),
+        Parameter::new("filter", crate::FILTER_TEXT, "")
+            .means("a filter of the packets that these users see, in addition to their own"),
+        Parameter::new("snap", ParameterType::Number(1, 262_144), "262144")
+            .means("the most bytes that these users see of a packet"),
+        Parameter::new("readers", ParameterType::Number(1, 1024), "64")
+            .means("readers at the same time, for each of these users"),
+        Parameter::new("buffer", ParameterType::Number(4, 65_536), "16")
+            .means("MiB of the buffer, a power of two; one for each group of readers with equal rights"),
+        Parameter::new("history", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether packets are kept without a reader too, for readers that begin in the past (--since)"),
+        Parameter::new("socket", ParameterType::Text, "")
+            .means("the socket that readers ask; empty for TAPLINE_SOCKET, else /run/tapline/tap-NAME.sock, where readers look"),
     ],
     outputs: Outputs::None,
     order: Order::All,

@@ -40,19 +40,11 @@ pub(crate) const CLASS: StageClass = StageClass {
         (docs/rules.md). The file is read again on SIGHUP and when it changes, and takes effect between two batches; counters of unchanged rules \
         continue. A file with a mistake changes nothing. Packets that pass go to output 0, others to the outputs that rules name.",
     parameters: &[
-        Parameter { name: "file", kind: ParameterType::Path, default: None, meaning: "the file of rules" },
-        Parameter {
-            name: "outputs",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "names of further outputs, with commas between them: the first is output 1; at most 63",
-        },
-        Parameter {
-            name: "rows",
-            kind: ParameterType::Number(0, 16_777_216),
-            default: Some("100"),
-            meaning: "exact rules that the result shows: those with the most packets",
-        },
+        Parameter::required("file", ParameterType::Path).means("the file of rules"),
+        Parameter::new("outputs", ParameterType::Text, "")
+            .means("names of further outputs, with commas between them: the first is output 1; at most 63"),
+        Parameter::new("rows", ParameterType::Number(0, 16_777_216), "100")
+            .means("exact rules that the result shows: those with the most packets"),
     ],
     outputs: Outputs::Many,
     example: "r :: rules(\"site.rules\", outputs=\"web, ids\"); device(eth0) -> r; r[0] -> record(\"rest.pcap\"); r[1] -> count; r[2] -> print",
@@ -334,10 +326,6 @@ impl Stage for Rules {
             false => events.clear(),
         }
         events
-    }
-
-    fn as_any(&self) -> &dyn std::any::Any {
-        self
     }
 }
 

@@ -39,49 +39,20 @@ pub(crate) const CLASS: StageClass = StageClass {
         of Suricata's eve.json. Packets of a signature of the action pass alert nothing. If output 1 is connected, it gets all packets but those of the action \
         drop, in their order, for a stage that forwards: d :: device(eth0, direction=in) -> s :: signatures(\"local.rules\"); s[1] -> bounce(eth1). The result says how often each signature matched, and how often it was reported.",
     parameters: &[
-        Parameter {
-            name: "file",
-            kind: ParameterType::Path,
-            default: None,
-            meaning: "the signatures, one a line",
-        },
-        Parameter {
-            name: "variables",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "values of variables in headers: \"HOME_NET=10.0.0.0/8;HTTP_PORTS=[80,8080]\"; lines ipvar, portvar and var of the file count over these",
-        },
-        Parameter {
-            name: "alerts",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "the file of alerts, which is replaced; - is standard output; none without",
-        },
-        Parameter {
-            name: "streams",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "yes: contents may be spread over the packets of a TCP stream; the packet that completes them is passed on. Put reassemble \
-                before this stage: without it, only the bytes of segments in disorder are examined, when their turn comes",
-        },
-        Parameter {
-            name: "refused",
-            kind: ParameterType::Choice(&["skip", "error"]),
-            default: Some("skip"),
-            meaning: "skip: unsupported signatures are named, counted, and left out. error: the graph does not start",
-        },
-        Parameter {
-            name: "room",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("100000"),
-            meaning: "flows, and pairs of signature and address with a threshold, that are remembered for certain; about 150 bytes each",
-        },
-        Parameter {
-            name: "n",
-            kind: ParameterType::Number(1, 100_000),
-            default: Some("20"),
-            meaning: "signatures that the result shows",
-        },
+        Parameter::required("file", ParameterType::Path).means("the signatures, one a line"),
+        Parameter::new("variables", ParameterType::Text, "")
+            .means("values of variables in headers: \"HOME_NET=10.0.0.0/8;HTTP_PORTS=[80,8080]\"; lines ipvar, portvar and var of the file count over these"),
+        Parameter::new("alerts", ParameterType::Text, "")
+            .means("the file of alerts, which is replaced; - is standard output; none without"),
+        Parameter::new("streams", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("yes: contents may be spread over the packets of a TCP stream; the packet that completes them is passed on. Put reassemble \
+                before this stage: without it, only the bytes of segments in disorder are examined, when their turn comes"),
+        Parameter::new("refused", ParameterType::Choice(&["skip", "error"]), "skip")
+            .means("skip: unsupported signatures are named, counted, and left out. error: the graph does not start"),
+        Parameter::new("room", ParameterType::Number(1, 100_000_000), "100000")
+            .means("flows, and pairs of signature and address with a threshold, that are remembered for certain; about 150 bytes each"),
+        Parameter::new("n", ParameterType::Number(1, 100_000), "20")
+            .means("signatures that the result shows"),
     ],
     outputs: Outputs::Many,
     order: Order::All,
@@ -455,10 +426,6 @@ impl Stage for Signatures {
             ours.fitted += theirs.fitted;
             ours.reported += theirs.reported;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

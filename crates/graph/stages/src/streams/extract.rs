@@ -33,36 +33,14 @@ pub(crate) const CLASS: StageClass = StageClass {
         their responses, may take as much memory as `memory` \
         says for packets; a conversation beyond that is skipped until its next message, and counted as no_memory.",
     parameters: &[
-        Parameter {
-            name: "to",
-            kind: ParameterType::Path,
-            default: None,
-            meaning: "the directory, made if it does not exist",
-        },
-        Parameter {
-            name: "types",
-            kind: ParameterType::Text,
-            default: Some(""),
-            meaning: "media types with commas, of which `image/*` names a kind: others are left out; all without it. It is the type that Content-Type says",
-        },
-        Parameter {
-            name: "size",
-            kind: ParameterType::Number(1, 1_000_000_000_000),
-            default: Some("100M"),
-            meaning: "the longest body in bytes; longer ones are not kept",
-        },
-        Parameter {
-            name: "files",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("10000"),
-            meaning: "files at most",
-        },
-        Parameter {
-            name: "bytes",
-            kind: ParameterType::Number(1, 1_000_000_000_000_000),
-            default: Some("1G"),
-            meaning: "bytes of all files at most",
-        },
+        Parameter::required("to", ParameterType::Path).means("the directory, made if it does not exist"),
+        Parameter::new("types", ParameterType::Text, "")
+            .means("media types with commas, of which `image/*` names a kind: others are left out; all without it. It is the type that Content-Type says"),
+        Parameter::new("size", ParameterType::Number(1, 1_000_000_000_000), "100M")
+            .means("the longest body in bytes; longer ones are not kept"),
+        Parameter::new("files", ParameterType::Number(1, 100_000_000), "10000").means("files at most"),
+        Parameter::new("bytes", ParameterType::Number(1, 1_000_000_000_000_000), "1G")
+            .means("bytes of all files at most"),
         INDEX,
         ROOM,
         MEMORY,
@@ -101,28 +79,19 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     Ok(Box::new(Extract { streams: Streams::new(arguments), talks, bodies, failure: None }))
 }
 
-/// The fate of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
-    Kept,
-    /// A file of the same bytes is there.
-    Again,
-    /// Bytes are missing in it.
-    Incomplete,
-    OtherType,
-    TooLong,
-    NoRoom,
-}
-
-impl Fate {
-    const ALL: [(Fate, &str); 6] = [
-        (Fate::Kept, "files"),
-        (Fate::Again, "again"),
-        (Fate::Incomplete, "incomplete"),
-        (Fate::OtherType, "other_type"),
-        (Fate::TooLong, "too_long"),
-        (Fate::NoRoom, "no_room"),
-    ];
+tapline_packet::named_enum! {
+    /// The fate of a body.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Fate {
+        Kept = "files",
+        /// A file of the same bytes is there.
+        Again = "again",
+        /// Bytes are missing in it.
+        Incomplete = "incomplete",
+        OtherType = "other_type",
+        TooLong = "too_long",
+        NoRoom = "no_room",
+    }
 }
 
 struct Extract {
@@ -275,7 +244,7 @@ fn line(stream: &Stream, body: &Body, digest: &str, missing: u64) -> Value {
     line["length"] = body.len.into();
     line["missing"] = missing.into();
     line["sha256"] = digest.into();
-    line["fate"] = Fate::ALL[body.fate as usize].1.into();
+    line["fate"] = body.fate.name().into();
     line
 }
 
@@ -392,7 +361,7 @@ impl Stage for Extract {
     }
 
     fn result(&self) -> Option<Table> {
-        let counts = Fate::ALL.iter().zip(self.bodies.counts).map(|((_, name), count)| (*name, count));
+        let counts = Fate::ALL.map(Fate::name).into_iter().zip(self.bodies.counts);
         let account = self.streams.account();
         let streams = [
             ("bytes", self.bodies.bytes),

@@ -19,47 +19,28 @@ use tapline_graph::{Packets, Table, TickContext};
 use tapline_stream::{Account, Event, GapCause, Limits, Reassembler, Refusal, Stream};
 
 /// The most connections that are known at a time.
-pub(crate) const ROOM: Parameter = Parameter {
-    name: "room",
-    kind: ParameterType::Number(1, 10_000_000),
-    default: Some("100000"),
-    meaning: "connections that are known at a time, about 400 bytes each; the one silent for longest makes room",
-};
+pub(crate) const ROOM: Parameter = Parameter::new("room", ParameterType::Number(1, 10_000_000), "100000")
+    .means(
+        "connections that are known at a time, about 400 bytes each; the one silent for longest makes room",
+    );
 /// Memory for all streams.
-pub(crate) const MEMORY: Parameter = Parameter {
-    name: "memory",
-    kind: ParameterType::Number(100_000, 64_000_000_000),
-    default: Some("64M"),
-    meaning: "bytes of packets that wait behind gaps, of all streams",
-};
-pub(crate) const STREAM_MEMORY: Parameter = Parameter {
-    name: "stream_memory",
-    kind: ParameterType::Number(1_000, 64_000_000_000),
-    default: Some("4M"),
-    meaning: "bytes of packets that wait behind gaps, of one stream",
-};
+pub(crate) const MEMORY: Parameter =
+    Parameter::new("memory", ParameterType::Number(100_000, 64_000_000_000), "64M")
+        .means("bytes of packets that wait behind gaps, of all streams");
+pub(crate) const STREAM_MEMORY: Parameter =
+    Parameter::new("stream_memory", ParameterType::Number(1_000, 64_000_000_000), "4M")
+        .means("bytes of packets that wait behind gaps, of one stream");
 /// The time to wait for bytes that the receiver has.
-pub(crate) const PATIENCE: Parameter = Parameter {
-    name: "patience",
-    kind: ParameterType::Duration,
-    default: Some("100ms"),
-    meaning: "the longest wait for bytes that the receiver has acknowledged",
-};
+pub(crate) const PATIENCE: Parameter = Parameter::new("patience", ParameterType::Duration, "100ms")
+    .means("the longest wait for bytes that the receiver has acknowledged");
 /// The silence that ends a connection.
-pub(crate) const IDLE: Parameter = Parameter {
-    name: "idle",
-    kind: ParameterType::Duration,
-    default: Some("5m"),
-    meaning: "the silence that ends a connection",
-};
+pub(crate) const IDLE: Parameter =
+    Parameter::new("idle", ParameterType::Duration, "5m").means("the silence that ends a connection");
 
 /// The room for descriptions.
-pub(crate) const INDEX: Parameter = Parameter {
-    name: "index",
-    kind: ParameterType::Number(1, 1_000_000_000_000),
-    default: Some("100M"),
-    meaning: "bytes of index.jsonl at most; lines for which there is no room are counted",
-};
+pub(crate) const INDEX: Parameter =
+    Parameter::new("index", ParameterType::Number(1, 1_000_000_000_000), "100M")
+        .means("bytes of index.jsonl at most; lines for which there is no room are counted");
 
 /// The limits that arguments of a stage say.
 fn limits(arguments: &Arguments) -> Limits {

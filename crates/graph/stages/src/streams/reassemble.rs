@@ -234,10 +234,6 @@ impl Stage for Reassemble {
             self.streams.merge(&other.streams);
         }
     }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 #[cfg(test)]

@@ -32,30 +32,14 @@ pub(crate) const CLASS: StageClass = StageClass {
         text with its unprintable characters as dots, or JSON with the bytes in base64. All packets are passed on. The result has every byte, \
         and those that `bytes` left no room for.",
     parameters: &[
-        Parameter {
-            name: "to",
-            kind: ParameterType::Text,
-            default: Some("-"),
-            meaning: "the directory, made if it does not exist; - is standard output",
-        },
-        Parameter {
-            name: "form",
-            kind: ParameterType::Choice(&["text", "json"]),
-            default: Some("text"),
-            meaning: "format of the lines on standard output",
-        },
-        Parameter {
-            name: "bytes",
-            kind: ParameterType::Number(1, 1_000_000_000_000_000),
-            default: Some("1G"),
-            meaning: "bytes of streams that are written to the directory at most; further bytes are counted",
-        },
-        Parameter {
-            name: "files",
-            kind: ParameterType::Number(1, 100_000_000),
-            default: Some("100000"),
-            meaning: "files of streams at most",
-        },
+        Parameter::new("to", ParameterType::Text, "-")
+            .means("the directory, made if it does not exist; - is standard output"),
+        Parameter::new("form", ParameterType::Choice(&["text", "json"]), "text")
+            .means("format of the lines on standard output"),
+        Parameter::new("bytes", ParameterType::Number(1, 1_000_000_000_000_000), "1G")
+            .means("bytes of streams that are written to the directory at most; further bytes are counted"),
+        Parameter::new("files", ParameterType::Number(1, 100_000_000), "100000")
+            .means("files of streams at most"),
         INDEX,
         ROOM,
         MEMORY,
@@ -322,10 +306,6 @@ impl Stage for Written {
             self.streams.merge(&other.streams);
             self.not_written += other.not_written;
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 }
 

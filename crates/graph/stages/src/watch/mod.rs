@@ -58,30 +58,13 @@ pub(crate) const CLASS: StageClass = StageClass {
         recorded from seconds before to seconds after. Times are those of the packets, so that a file gives the same events as the live run. The \
         file is read again on SIGHUP; unchanged rules keep their state.",
     parameters: &[
-        Parameter {
-            name: "rules",
-            kind: ParameterType::Path,
-            default: None,
-            meaning: "the file of rules, TOML",
-        },
-        Parameter {
-            name: "to",
-            kind: ParameterType::Text,
-            default: Some("-"),
-            meaning: "the output of event lines: a file to append to; - is standard output",
-        },
-        Parameter {
-            name: "json",
-            kind: ParameterType::Choice(&["no", "yes"]),
-            default: Some("no"),
-            meaning: "whether each line is a JSON object",
-        },
-        Parameter {
-            name: "directory",
-            kind: ParameterType::Text,
-            default: Some("."),
-            meaning: "the folder of recordings, and of events that wait to be sent",
-        },
+        Parameter::required("rules", ParameterType::Path).means("the file of rules, TOML"),
+        Parameter::new("to", ParameterType::Text, "-")
+            .means("the output of event lines: a file to append to; - is standard output"),
+        Parameter::new("json", ParameterType::Choice(&["no", "yes"]), "no")
+            .means("whether each line is a JSON object"),
+        Parameter::new("directory", ParameterType::Text, ".")
+            .means("the folder of recordings, and of events that wait to be sent"),
     ],
     outputs: Outputs::None,
     order: Order::All,
@@ -318,10 +301,6 @@ impl Stage for WatchStage {
     }
 
     fn merge(&mut self, _: &dyn Any) {}
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 #[cfg(test)]

@@ -28,12 +28,8 @@ impl Program {
     }
 }
 
-const LENGTH: Parameter = Parameter {
-    name: "length",
-    kind: ParameterType::Number(0, 65_535),
-    default: Some("60"),
-    meaning: "bytes of a frame",
-};
+const LENGTH: Parameter =
+    Parameter::new("length", ParameterType::Number(0, 65_535), "60").means("bytes of a frame");
 
 static FRAMES: StageClass = StageClass {
     name: "frames",
