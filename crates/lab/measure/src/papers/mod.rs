@@ -132,6 +132,8 @@ pub(crate) fn run(order: &PapersOrder<'_>, is_over: &(dyn Fn() -> bool + Sync)) 
     let machine = MachineFacts::new(&rig);
     let json = order.report.with_extension("json");
     let mut finished = if order.resumes { finished(&json, &machine)? } else { Vec::new() };
+    // Sections that are named are measured again.
+    finished.retain(|result| !order.sections.contains(&result.name));
     let mut report = Report { machine, sections: Vec::new(), missing: Vec::new() };
     if !order.is_json {
         text::head(&mut io::stdout(), &report.machine)?;
