@@ -4,12 +4,17 @@
 
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_packet::{Batch, Interface, InterfaceId, Record};
-use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, Source};
+use tapline_source::{Advance, Count, Error, Event, InterfaceAccount, Loss, LossPoint, PieceReader, Source};
 
 use crate::{Excerpt, FileSource, InterfaceCounters, InterfaceStatistics, MergeOrder, MergedSource};
+
+mod pieces;
+
+pub use pieces::{FilePieces, PieceCounts};
 
 /// One or more capture files.
 pub struct FileInput {
@@ -240,6 +245,11 @@ impl Source for FileInput {
     fn progress(&self) -> Option<(u64, u64)> {
         let (read, len) = self.files.position();
         Some((read, len?))
+    }
+
+    fn split(&mut self, threads: usize) -> Option<Arc<dyn PieceReader>> {
+        let pieces = FilePieces::cut(self, threads, pieces::PIECE_LEN, pieces::FILE_LEN_MIN)?;
+        Some(Arc::new(pieces))
     }
 }
 

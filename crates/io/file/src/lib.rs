@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FileSource    one file  --advance--> batch      reading: packets are lent in place, 256 at a time
+//! FilePieces    one large file that several threads read at once
 //! MergedSource  several files, by time or one after the other
 //! SectionReader sections of pcapng in memory         blocks         pcapng, block by block
 //! ```
@@ -28,7 +29,7 @@ pub use byte_order::ByteOrder;
 pub use copied::{BlockQueue, CopiedBlock, LeftOut, RawBlock, SecretsKind};
 pub use error::{Error, FilePosition, WriteError};
 pub use excerpt::{Excerpt, PacketNumbers};
-pub use file_input::FileInput;
+pub use file_input::{FileInput, FilePieces, PieceCounts};
 pub use input::Compression;
 pub use merge::{MergeOrder, MergedSource};
 pub use section::{InterfaceStatistics, Section};

@@ -82,6 +82,19 @@ impl MergedSource {
         self.files.iter().map(|file| &file.source)
     }
 
+    /// The file, if it is one alone.
+    pub(crate) fn only(&mut self) -> Option<&mut FileSource> {
+        match self.files.as_mut_slice() {
+            [only] => Some(&mut only.source),
+            _ => None,
+        }
+    }
+
+    /// Adds interfaces that files have met since to the table.
+    pub(crate) fn learn_interfaces(&mut self) {
+        self.files.iter_mut().for_each(|file| file.take_interfaces(&mut self.interfaces));
+    }
+
     /// The merged number of interface `id` of file `file`, once it is known.
     pub fn merged_id(&self, file: usize, id: InterfaceId) -> Option<InterfaceId> {
         self.files.get(file)?.ids.get(id.0 as usize).copied()

@@ -86,7 +86,11 @@ impl SectionReader {
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
         let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };
-        let mut found = ParseOutput { interfaces: &mut self.interfaces, records: &mut self.records };
+        let mut found = ParseOutput {
+            interfaces: &mut self.interfaces,
+            records: &mut self.records,
+            records_max: BATCH_MAX,
+        };
         let parsed = self.parser.parse(&mut window, &mut found);
         self.at = window.at;
         match parsed {

@@ -19,6 +19,10 @@ use crate::read::pcapng::Keep;
 use crate::read::{ParseOutput, Parser, Stop, Window, erf, pcap, pcapng};
 use crate::section::{InterfaceStatistics, Section};
 
+mod draft;
+
+pub(crate) use draft::Draft;
+
 /// Reads a pcap, pcapng or ERF file, plain or packed with gzip, zstd or lz4, and lends its packets in batches.
 ///
 /// ```no_run
@@ -373,7 +377,7 @@ impl FileSource {
 
     /// Parses the bytes that are there; reads on if they give no packet.
     fn parse_more(&mut self) {
-        let stop = self.parse_window();
+        let stop = self.parse_window(BATCH_MAX);
         if !self.records.is_empty() {
             self.pending = stop.err();
             self.is_ended = self.pending.is_some();
@@ -397,11 +401,11 @@ impl FileSource {
         }
     }
 
-    fn parse_window(&mut self) -> Result<Stop, Error> {
+    fn parse_window(&mut self, records_max: usize) -> Result<Stop, Error> {
         let FileSource { input, parser, interfaces, records, .. } = self;
         let (bytes, start) = input.window();
         let mut window = Window { bytes, at: start };
-        let mut found = ParseOutput { interfaces, records };
+        let mut found = ParseOutput { interfaces, records, records_max };
         let result = parser.parse(&mut window, &mut found);
         self.lent = window.at - start;
         result.map_err(|fault| fault.in_file(&self.name, self.place(self.lent)))

@@ -391,11 +391,21 @@ impl FilterAccount {
     }
 }
 
-/// Adds another worker's interfaces to ours: those of one name are one interface.
+/// Adds another worker's interfaces to ours: those of one name are one interface. Where a file describes several of one
+/// name, those at one place are one.
 pub fn merge_interfaces(ours: &mut Vec<InterfaceAccount>, theirs: Vec<InterfaceAccount>) {
-    for theirs in theirs {
-        match ours.iter_mut().find(|ours| ours.name == theirs.name) {
-            Some(ours) => ours.merge(theirs),
+    if ours.is_empty() {
+        *ours = theirs;
+        return;
+    }
+    for (at, theirs) in theirs.into_iter().enumerate() {
+        let is_same = |ours: &InterfaceAccount| ours.name == theirs.name;
+        let at = match ours.get(at) {
+            Some(ours) if is_same(ours) => Some(at),
+            _ => ours.iter().position(is_same),
+        };
+        match at {
+            Some(at) => ours[at].merge(theirs),
             None => ours.push(theirs),
         }
     }
@@ -472,5 +482,19 @@ mod tests {
         let mut sum = vec![account()];
         merge_interfaces(&mut sum, vec![account()]);
         assert_eq!((sum.len(), sum[0].delivered, sum[0].lost(), sum[0].imbalance()), (1, 14, 4, None));
+    }
+
+    #[test]
+    fn interfaces_of_one_name_stay_apart() {
+        let of = |delivered: [u64; 3]| {
+            let named = ["eth0", "eth0", "eth1"].into_iter().zip(delivered);
+            named.map(|(name, delivered)| InterfaceAccount::of_file(name, delivered)).collect::<Vec<_>>()
+        };
+        let mut sum = Vec::new();
+        merge_interfaces(&mut sum, of([1, 2, 3]));
+        merge_interfaces(&mut sum, of([10, 20, 30]));
+        assert_eq!(sum, of([11, 22, 33]));
+        merge_interfaces(&mut sum, vec![InterfaceAccount::of_file("eth1", 100)]);
+        assert_eq!(sum, of([11, 22, 133]));
     }
 }

@@ -14,6 +14,7 @@
 mod account;
 mod cause;
 mod error;
+mod pieces;
 mod source;
 
 pub use account::{
@@ -22,4 +23,5 @@ pub use account::{
 };
 pub use cause::{LossCause, LossCounts, SkipCause};
 pub use error::Error;
+pub use pieces::{Piece, PieceReader};
 pub use source::{Advance, Event, Source};

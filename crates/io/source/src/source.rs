@@ -7,7 +7,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_sys::{Poller, Wakeup};
 
-use crate::{Error, InterfaceAccount};
+use crate::{Error, InterfaceAccount, PieceReader};
 
 /// A source of packets: interfaces, files, generators.
 ///
@@ -86,6 +86,12 @@ pub trait Source: Send {
 
     /// The progress of the reading, if the end is known: bytes read and bytes in all.
     fn progress(&self) -> Option<(u64, u64)> {
+        None
+    }
+
+    /// Moves the packets into pieces that up to `threads` threads read at once; this source is at its end then. `None`
+    /// leaves a source as it is that one thread has to read, as most do.
+    fn split(&mut self, _threads: usize) -> Option<Arc<dyn PieceReader>> {
         None
     }
 }

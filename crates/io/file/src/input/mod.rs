@@ -31,6 +31,7 @@ mod lz4;
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,6 +48,8 @@ const MAGIC_LEN: usize = 6;
 /// A stream of bytes, unpacked if need be, behind a window.
 pub(crate) struct Input {
     reader: Box<dyn Read + Send>,
+    /// The file that the reader reads, if it is a regular one.
+    file: Option<Arc<File>>,
     compression: Option<Compression>,
     raw_read: Arc<AtomicU64>,
     raw_len: Option<u64>,
@@ -68,12 +71,14 @@ enum StreamState {
 impl Input {
     /// A file by name.
     pub(crate) fn open(path: &std::path::Path) -> io::Result<Input> {
-        let file = File::open(path)?;
+        let file = Arc::new(File::open(path)?);
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
-        Input::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
+        let raw_len = metadata.is_file().then_some(metadata.len());
+        let input = Input::new(Box::new(Arc::clone(&file)), raw_len)?;
+        Ok(Input { file: raw_len.map(|_| file), ..input })
     }
 
     /// Any stream; `raw_len` is its length if that is known.
@@ -93,6 +98,7 @@ impl Input {
         };
         Ok(Input {
             reader,
+            file: None,
             compression,
             raw_read,
             raw_len,
@@ -122,7 +128,38 @@ impl Input {
 
     /// The place of the window's first byte in the unpacked file.
     pub(crate) fn offset(&self) -> u64 {
-        self.offset + self.start as u64
+        self.offset.wrapping_add(self.start as u64)
+    }
+
+    /// The file, if threads can read it at any place: it is a regular one, and not packed.
+    pub(crate) fn plain_file(&self) -> Option<Arc<File>> {
+        self.file.clone().filter(|_| self.compression.is_none())
+    }
+
+    /// Puts other bytes in place of the buffer, with the window at `window`, whose first byte is at `offset` in the
+    /// file.
+    pub(crate) fn set_buffer(&mut self, bytes: Vec<u8>, window: Range<usize>, offset: u64) {
+        self.buffer = bytes;
+        self.start = window.start;
+        self.offset = offset.wrapping_sub(window.start as u64);
+        self.set_end(window.end);
+    }
+
+    /// Moves the end of the window.
+    pub(crate) fn set_end(&mut self, end: usize) {
+        self.end = end.min(self.buffer.len());
+        self.raw_read.store(self.offset.wrapping_add(self.end as u64), Ordering::Relaxed);
+    }
+
+    /// Takes the buffer, and leaves none.
+    pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
+        (self.start, self.end) = (0, 0);
+        std::mem::take(&mut self.buffer)
+    }
+
+    /// Ends the stream with an error behind the window.
+    pub(crate) fn fail(&mut self, fault: io::Error) {
+        self.state = StreamState::Failed(Some(fault));
     }
 
     /// Whether it is a file: its next bytes are available without waiting for a writer.

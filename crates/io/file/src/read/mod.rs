@@ -1,6 +1,6 @@
 //! The common part of the three formats: a parser walks a window and leaves records.
 
-use tapline_packet::{BATCH_MAX, Interface, Record};
+use tapline_packet::{Interface, Record};
 
 use crate::error::{Error, FilePosition};
 
@@ -9,6 +9,9 @@ pub(crate) mod erf;
 pub(crate) mod pcap;
 pub(crate) mod pcapng;
 mod pseudo_header;
+mod scout;
+
+pub(crate) use scout::Scout;
 
 /// A parser of one format. It keeps the facts that a file states once (byte order, interfaces) and walks the window in
 /// between.
@@ -36,11 +39,13 @@ impl Window<'_> {
 pub(crate) struct ParseOutput<'a> {
     pub(crate) interfaces: &'a mut Vec<Interface>,
     pub(crate) records: &'a mut Vec<Record>,
+    /// The walk ends with so many records.
+    pub(crate) records_max: usize,
 }
 
 impl ParseOutput<'_> {
     fn is_full(&self) -> bool {
-        self.records.len() >= BATCH_MAX
+        self.records.len() >= self.records_max
     }
 }
 
@@ -110,6 +115,14 @@ impl Parser {
     pub(crate) fn restart(&mut self) {
         if let Parser::Pcapng(parser) = self {
             parser.restart();
+        }
+    }
+
+    /// Number of the facts that the file has stated so far, and by which later items are read.
+    pub(crate) fn facts(&self) -> u64 {
+        match self {
+            Parser::Pcapng(parser) => parser.facts,
+            Parser::Pcap(_) | Parser::Erf(_) => 0,
         }
     }
 

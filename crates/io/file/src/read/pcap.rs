@@ -26,6 +26,7 @@
 use tapline_packet::{Direction, Interface, LinkType, Meta, PacketType, Record, Resolution, Timestamp};
 
 use super::pseudo_header::PseudoHeader;
+use super::scout::CHAIN_LEN;
 use super::{Fault, ParseOutput, Stop, Window};
 use crate::byte_order::ByteOrder;
 
@@ -51,13 +52,16 @@ const FIRST_RECORDS: usize = 3;
 /// Packets longer than this on the wire are a sign of a wrong layout: the longest D-Bus message.
 const TRIAL_WIRE_LEN_MAX: u32 = 128 << 20;
 
+/// The times of records in a row differ by no more, if a guess shall be likely.
+const NEAR_SECONDS: u32 = 3600;
+
 /// Whether the magic number at the start of a file is that of a pcap file, and in which byte order.
 pub(crate) fn byte_order(magic: [u8; 4]) -> Option<ByteOrder> {
     [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| variant(order.u32(&magic, 0)).is_some())
 }
 
 /// Reads records.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Parser {
     order: ByteOrder,
     layout: Layout,
@@ -230,7 +234,7 @@ impl Parser {
     }
 
     /// Whether records are as nearly every file has them.
-    fn is_plain(&self) -> bool {
+    pub(super) fn is_plain(&self) -> bool {
         self.layout == Layout::Standard
             && self.lengths == Lengths::CapturedFirst
             && self.pseudo_header.is_none()
@@ -265,6 +269,38 @@ impl Parser {
             window.at += record_len;
         }
         Ok(Stop::Full)
+    }
+
+    /// Parses plain records as far as they are whole and make sense.
+    pub(super) fn parse_likely(&self, window: &mut Window<'_>, records: &mut Vec<Record>) {
+        let mut found = ParseOutput { interfaces: &mut Vec::new(), records, records_max: usize::MAX };
+        // The parser that comes here in turn says what is wrong.
+        let _ended = match self.order == ByteOrder::NATIVE {
+            true => self.parse_plain::<false>(window, &mut found),
+            false => self.parse_plain::<true>(window, &mut found),
+        };
+    }
+
+    /// Whether a chain of plain records begins here whose headers make sense, and whose times are near each other.
+    pub(super) fn is_likely_start(&self, bytes: &[u8], at: usize, snap_len: u32) -> bool {
+        let mut rest = bytes.get(at..).unwrap_or_default();
+        let mut first_seconds = None;
+        (0..CHAIN_LEN).all(|_| {
+            let Some(header_bytes) = rest.get(..RECORD_HEADER_LEN) else { return false };
+            let header = self.header(header_bytes);
+            let first_seconds = *first_seconds.get_or_insert(header.seconds);
+            rest = rest.get(RECORD_HEADER_LEN + header.cap_len as usize..).unwrap_or_default();
+            self.is_likely(&header, snap_len) && header.seconds.abs_diff(first_seconds) <= NEAR_SECONDS
+        })
+    }
+
+    fn is_likely(&self, header: &RecordHeader, snap_len: u32) -> bool {
+        let snap_len = if snap_len == 0 { u32::MAX } else { snap_len };
+        // Zeros, which much data has, are no record.
+        let is_wire_len = (1..=TRIAL_WIRE_LEN_MAX).contains(&header.wire_len);
+        let cap_len_max = header.wire_len.min(snap_len).min(self.link_type.snap_len_max());
+        let is_fraction = i64::from(header.fraction) * self.fraction_ns < 1_000_000_000;
+        is_wire_len && header.cap_len <= cap_len_max && is_fraction
     }
 
     fn parse_any(&mut self, window: &mut Window<'_>, found: &mut ParseOutput<'_>) -> Result<Stop, Fault> {

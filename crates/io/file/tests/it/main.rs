@@ -5,5 +5,6 @@ mod formats;
 mod hostile;
 mod oracle;
 mod packed;
+mod pieces;
 mod samples;
 mod write;

@@ -19,6 +19,7 @@
 //! file has at most [`INTERFACES_MAX`] interfaces, described in as much text and options as [`Room`] has; a reader of
 //! packets alone keeps 32 bytes for each interface of a section, at most [`SECTION_INTERFACES_MAX`].
 
+mod ahead;
 mod clock;
 mod known;
 pub(crate) mod option;
@@ -31,6 +32,7 @@ use tapline_packet::{
     Direction, Interface, InterfaceId, LinkType, Meta, PacketType, Record, Resolution, Timestamp,
 };
 
+pub(crate) use self::ahead::padding;
 use self::clock::Clock;
 use self::known::Known;
 use self::option::{Options, to_native};
@@ -104,6 +106,8 @@ pub(crate) struct Parser {
     /// The memory that is left for text and options.
     room: Room,
     order: ByteOrder,
+    /// Sections and interfaces that the file has described so far.
+    pub(crate) facts: u64,
     /// The interfaces of this section, by its own numbers.
     interfaces: Vec<SectionInterface>,
     /// Interfaces of all sections, to recognize them again.
@@ -146,6 +150,7 @@ impl Parser {
             keep,
             room: Room::default(),
             order: ByteOrder::NATIVE,
+            facts: 0,
             interfaces: Vec::new(),
             known: Known::default(),
             skip: 0,
@@ -340,6 +345,7 @@ impl Parser {
     }
 
     fn section(&mut self, block: &[u8]) -> Result<(), Fault> {
+        self.facts += 1;
         need(block, SECTION_HEADER_LEN, "section header")?;
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         // 1.2 was written by mistake and means 1.0 (libpcap reads it so).
@@ -368,6 +374,7 @@ impl Parser {
     }
 
     fn interface(&mut self, block: &[u8], all: &mut Vec<Interface>) -> Result<(), Fault> {
+        self.facts += 1;
         need(block, INTERFACE_HEADER_LEN, "interface description")?;
         let link_type = LinkType::from_dlt(self.order.u16(block, 8));
         let snap_len = self.order.u32(block, 12);
