@@ -23,6 +23,7 @@ mod interface_meters;
 
 pub mod language;
 mod packets;
+mod piece_source;
 pub mod plan;
 mod reload;
 mod restamped;
@@ -38,6 +39,7 @@ pub use cooked_source::CookedSource;
 pub use engine::{Control, Engine, GraphChange, Inlet, OrderRefused, RunEnd, RunOutcome, RunReport};
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;
+pub use piece_source::PieceSource;
 pub use reload::ReloadRequests;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;

@@ -1,119 +1,43 @@
-//! A source that several workers share: one thread reads, each worker gets its packets.
+//! A source that several workers share: each worker gets its packets.
 //!
 //! ```text
 //!                       /-- records of worker 0 --> FlowShardSource --> worker 0
 //! source --> block: bytes, once                                          at most 2 * workers + 2 blocks; a block that all workers are through
-//!  (a thread of its own) \-- records of worker 1 --> FlowShardSource --> worker 1    with is filled again
+//!                       \-- records of worker 1 --> FlowShardSource --> worker 1    with is filled again
 //! ```
 //!
 //! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets
-//! come to one worker, and the shares of all workers together are the source. The reader copies each span of bytes
-//! once, computes that hash, and hands over blocks of [`BLOCK_LEN`] bytes: one lock a block. A slow worker holds the
-//! reader back, which then waits for a free block; memory stays bounded.
+//! come to one worker, and the shares of all workers together are the source. The blocks come
+//!
+//! - from the workers themselves, if the source can be [split](Source::split), as a large file can: a worker that has no
+//!   block to go on with takes a piece of the source, computes the hashes, and publishes the piece as a block;
+//! - else from one more thread, the reader: it copies each span of bytes once, and hands over blocks of 256 KiB.
+//!
+//! Either takes one lock a block. A slow worker holds the others back, which then wait for a free block; memory stays
+//! bounded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use tapline_packet::headers::{self, Headers};
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record};
-use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
+use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Piece, PieceReader, Source};
 use tapline_sys::tsc;
 
+use self::block::Block;
+use self::reader::start;
 use crate::worker_merge::Watermark;
 
-/// The seed of the hash.
-const SEED: u64 = 0x7368_6172_6500;
-/// Size at which a block is handed over, in bytes. Smaller blocks cost more wake-ups, larger ones leave the cache.
-const BLOCK_LEN: usize = 256 << 10;
-/// The longest time that the reader waits before it checks for a stop.
-const WAIT: Duration = Duration::from_millis(100);
+mod block;
+mod reader;
+
 /// The longest time that a worker waits for the first block of a source.
 const BEGINNING_WAIT: Duration = Duration::from_secs(1);
 /// The longest time that a stopped worker waits for the reader's last account.
 const ACCOUNT_WAIT: Duration = Duration::from_millis(500);
-
-/// Batches of a source, with the packets of each worker.
-struct Block {
-    bytes: Vec<u8>,
-    spans: Vec<BatchSpan>,
-    /// The records of each worker, in the source's order.
-    records: Vec<Vec<Record>>,
-    /// For each span and worker, in this order: the end of its records.
-    ends: Vec<usize>,
-    /// Interfaces that the source knew of.
-    interfaces: usize,
-}
-
-/// A batch of the source.
-struct BatchSpan {
-    bytes: Range<usize>,
-    snap_len: u32,
-    /// The places in the source of its first packet, and of the one behind its last.
-    places: Range<u64>,
-}
-
-impl Block {
-    fn new(workers: usize) -> Block {
-        let records = (0..workers).map(|_| Vec::new()).collect();
-        Block { bytes: Vec::new(), spans: Vec::new(), records, ends: Vec::new(), interfaces: 0 }
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.spans.clear();
-        self.records.iter_mut().for_each(Vec::clear);
-        self.ends.clear();
-    }
-
-    /// Copies a batch whose first packet has the place `start`, and deals out its records.
-    fn add(&mut self, batch: &Batch<'_>, interfaces: &[Interface], start: u64) {
-        let base = batch.base();
-        let end_of = |record: &Record| {
-            let options =
-                (record.cap_len as usize).next_multiple_of(4).saturating_add(record.options_len as usize);
-            let len = if record.options_len > 0 { options } else { record.cap_len as usize };
-            record.offset.saturating_add(len).min(base.len())
-        };
-        let from = batch.records().iter().map(|record| record.offset.min(base.len())).min().unwrap_or(0);
-        let to = batch.records().iter().map(end_of).max().unwrap_or(0).max(from);
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(&base[from..to]);
-        let workers = self.records.len() as u128;
-        for (index, record) in batch.records().iter().enumerate() {
-            let hash = hash(interfaces, batch.packet(index));
-            let worker = (u128::from(hash) * workers) >> 64;
-            self.records[worker as usize]
-                .push(Record { offset: record.offset.wrapping_sub(from), ..*record });
-        }
-        self.ends.extend(self.records.iter().map(Vec::len));
-        self.spans.push(BatchSpan {
-            bytes: at..self.bytes.len(),
-            snap_len: batch.snap_len(),
-            places: start..start + batch.len() as u64,
-        });
-    }
-
-    fn records(&self, span: usize, worker: usize) -> &[Record] {
-        let workers = self.records.len();
-        let end = |span: usize| self.ends[span * workers + worker];
-        let begin = span.checked_sub(1).map_or(0, end);
-        &self.records[worker][begin..end(span)]
-    }
-}
-
-/// The hash of a packet's hosts.
-#[inline]
-fn hash(interfaces: &[Interface], packet: Packet<'_>) -> u64 {
-    let interface = interfaces.get(packet.meta.interface.0 as usize);
-    let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-    let plain =
-        if link_type == LinkType::ETHERNET { headers::plain_host_hash(packet.data, SEED) } else { None };
-    plain.unwrap_or_else(|| Headers::parse(link_type, packet).host_hash(packet.data, SEED))
-}
 
 /// State that the reader and the workers share.
 struct SharedBlocks {
@@ -124,6 +48,8 @@ struct SharedBlocks {
     freed: Condvar,
     /// The amount read, and the whole; the latter is [`u64::MAX`] if unknown.
     progress: [AtomicU64; 2],
+    /// The pieces of a source that workers read themselves.
+    pieces: Option<Arc<dyn PieceReader>>,
 }
 
 struct ShardState {
@@ -134,6 +60,10 @@ struct ShardState {
     filled: VecDeque<Arc<Block>>,
     first: u64,
     spare: Vec<Block>,
+    /// Blocks of pieces whose place is behind one that is not filled yet.
+    early: BTreeMap<u64, Block>,
+    /// Blocks that workers fill now, and early ones.
+    begun: usize,
     /// For each worker: the number of the block that it takes next, or is at.
     at: Vec<u64>,
     /// Workers that sleep, and whether the reader does.
@@ -147,7 +77,9 @@ struct ShardState {
     /// Workers that may still take packets.
     open: usize,
     is_stopped: bool,
-    /// The reader has ended.
+    /// No piece is left to take.
+    has_all: bool,
+    /// No more blocks come.
     is_over: bool,
     error: Option<Error>,
 }
@@ -168,7 +100,7 @@ impl SharedBlocks {
                 block.clear();
                 return Some(block);
             }
-            if state.filled.len() < 2 * workers + 2 {
+            if state.filled.len() < state.blocks_max() {
                 return Some(Block::new(workers));
             }
             state.is_full = true;
@@ -177,12 +109,16 @@ impl SharedBlocks {
         }
     }
 
-    fn publish(&self, block: Option<Block>, source: &mut dyn Source) {
-        let events = source.events();
-        if let Some((done, all)) = source.progress() {
+    fn set_progress(&self, progress: Option<(u64, u64)>) {
+        if let Some((done, all)) = progress {
             self.progress[0].store(done, Ordering::Relaxed);
             self.progress[1].store(all, Ordering::Relaxed);
         }
+    }
+
+    fn publish(&self, block: Option<Block>, source: &mut dyn Source) {
+        let events = source.events();
+        self.set_progress(source.progress());
         let mut state = self.lock();
         let known = state.interfaces.len();
         state.interfaces.extend_from_slice(&source.interfaces()[known..]);
@@ -198,6 +134,45 @@ impl SharedBlocks {
 }
 
 impl ShardState {
+    /// The most blocks, filled or begun.
+    fn blocks_max(&self) -> usize {
+        2 * self.at.len() + 2
+    }
+
+    /// Whether a worker may fill a block.
+    fn has_room(&self) -> bool {
+        !self.has_all && self.filled.len() + self.begun < self.blocks_max()
+    }
+
+    /// Whether other blocks can follow only once a worker is through with one.
+    fn is_waiting_for_room(&self) -> bool {
+        self.is_full || !self.has_all && self.begun == 0 && self.filled.len() >= self.blocks_max()
+    }
+
+    /// Takes a block of a piece, or what came in place of it.
+    fn end_block(&mut self, step: Result<Option<u64>, Option<Error>>, block: Block) {
+        match step {
+            Ok(Some(number)) => drop(self.early.insert(number, block)),
+            Ok(None) => self.give_back(block),
+            Err(error) => {
+                self.give_back(block);
+                self.has_all = true;
+                self.error = self.error.take().or(error);
+            }
+        }
+        while let Some(block) = self.early.remove(&(self.first + self.filled.len() as u64)) {
+            self.filled.push_back(Arc::new(block));
+            self.begun -= 1;
+        }
+        self.is_over |= self.has_all && self.begun == 0;
+    }
+
+    /// Takes a block back that a worker could not fill.
+    fn give_back(&mut self, block: Block) {
+        self.begun -= 1;
+        self.spare.push(block);
+    }
+
     /// Takes back blocks that all workers are through with.
     fn release(&mut self, desk: &SharedBlocks) {
         let first = self.at.iter().copied().min().unwrap_or(u64::MAX);
@@ -209,67 +184,9 @@ impl ShardState {
         if self.is_full {
             desk.freed.notify_one();
         }
-    }
-}
-
-/// The thread that reads.
-struct Reader {
-    desk: Arc<SharedBlocks>,
-    source: Box<dyn Source>,
-    workers: usize,
-    /// Packets so far.
-    read: u64,
-}
-
-impl Reader {
-    fn run(mut self) {
-        let mut error = None;
-        while let Some(mut block) = self.desk.room(self.workers) {
-            let step = self.fill(&mut block);
-            let is_filled = !block.spans.is_empty();
-            self.desk.publish(is_filled.then_some(block), self.source.as_mut());
-            match step {
-                Ok(Advance::End) => break,
-                Ok(_) => {}
-                Err(fault) => {
-                    error = Some(fault);
-                    break;
-                }
-            }
+        if desk.pieces.is_some() && self.sleeping > 0 {
+            desk.filled.notify_all();
         }
-        let accounts = self.source.account();
-        let mut state = self.desk.lock();
-        state.accounts = accounts;
-        state.error = error;
-    }
-
-    /// Reads until a block is full, the source has nothing more now, or it ends.
-    fn fill(&mut self, block: &mut Block) -> Result<Advance, Error> {
-        // From a pipe each batch goes on at once: the next may be long in coming.
-        let is_whole = self.source.progress().is_some();
-        loop {
-            match self.source.advance(WAIT)? {
-                Advance::Batch => {
-                    let batch = self.source.batch();
-                    block.add(&batch, self.source.interfaces(), self.read);
-                    block.interfaces = self.source.interfaces().len();
-                    self.read += batch.len() as u64;
-                }
-                other => return Ok(other),
-            }
-            let is_full = block.bytes.len() >= BLOCK_LEN || block.spans.len() >= BATCH_MAX;
-            if is_full || !is_whole {
-                return Ok(Advance::Batch);
-            }
-        }
-    }
-}
-
-/// Signals the workers that nothing more comes, however the reader ended.
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.filled.notify_all();
     }
 }
 
@@ -279,9 +196,11 @@ pub struct FlowShardSource {
     worker: usize,
     interfaces: Vec<Interface>,
     block: Option<Arc<Block>>,
-    /// The span of the block that is lent, or comes next if none is.
+    /// The span of the block that is lent, or comes next if none is, and its records that are lent.
     span: usize,
-    is_lent: bool,
+    lent_records: Range<usize>,
+    /// Memory of a piece, for the next one.
+    piece: Piece,
     /// Packets lent of each interface.
     lent: Vec<u64>,
     /// Watermark of the progress of this worker.
@@ -295,14 +214,19 @@ impl FlowShardSource {
     /// One source for each of `workers` workers, in their order.
     pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<FlowShardSource> {
         let workers = workers.max(1);
-        let interfaces = source.interfaces().to_vec();
+        let (interfaces, accounts, progress) =
+            (source.interfaces().to_vec(), source.account(), source.progress());
+        // A stream is read by a thread of its own also for one worker.
+        let pieces = source.split(workers);
         let state = ShardState {
-            accounts: source.account(),
-            source: Some(source),
+            accounts,
+            source: pieces.is_none().then_some(source),
             reader: None,
             filled: VecDeque::new(),
             first: 0,
             spare: Vec::new(),
+            early: BTreeMap::new(),
+            begun: 0,
             at: vec![0; workers],
             sleeping: 0,
             is_full: false,
@@ -311,6 +235,7 @@ impl FlowShardSource {
             events: Vec::new(),
             open: workers,
             is_stopped: false,
+            has_all: pieces.is_none(),
             is_over: false,
             error: None,
         };
@@ -319,14 +244,17 @@ impl FlowShardSource {
             filled: Condvar::new(),
             freed: Condvar::new(),
             progress: [AtomicU64::new(0), AtomicU64::new(u64::MAX)],
+            pieces,
         });
+        desk.set_progress(progress.filter(|_| desk.pieces.is_some()));
         let share = |worker| FlowShardSource {
             desk: Arc::clone(&desk),
             worker,
             interfaces: interfaces.clone(),
             block: None,
             span: 0,
-            is_lent: false,
+            lent_records: 0..0,
+            piece: Piece::default(),
             lent: Vec::new(),
             watermark: None,
             waited: 0,
@@ -344,30 +272,22 @@ impl FlowShardSource {
         self
     }
 
-    /// Goes on to the next span of the block that has packets of this worker.
+    /// Goes on to the next packets of this worker in the block.
     fn next_in_block(&mut self) -> bool {
         let Some(block) = &self.block else { return false };
-        self.span += usize::from(std::mem::take(&mut self.is_lent));
         while let Some(span) = block.spans.get(self.span) {
             let records = block.records(self.span, self.worker);
-            if !records.is_empty() {
+            let from = self.lent_records.end;
+            if from < records.len() {
+                self.lent_records = from..records.len().min(from + BATCH_MAX);
                 self.lent.resize(self.lent.len().max(block.interfaces), 0);
-                if let [only] = self.lent.as_mut_slice() {
-                    *only += records.len() as u64;
-                } else {
-                    for record in records {
-                        self.lent
-                            .get_mut(record.meta.interface.0 as usize)
-                            .into_iter()
-                            .for_each(|lent| *lent += 1);
-                    }
-                }
+                count(&records[self.lent_records.clone()], &mut self.lent);
                 if let Some(watermark) = &self.watermark {
                     watermark.begin_batch(span.places.start);
                 }
-                self.is_lent = true;
                 return true;
             }
+            self.lent_records = 0..0;
             self.span += 1;
         }
         if let (Some(watermark), Some(last)) = (&self.watermark, block.spans.last()) {
@@ -390,17 +310,33 @@ impl FlowShardSource {
         loop {
             let ahead = (state.at[self.worker] - state.first) as usize;
             if let Some(block) = state.filled.get(ahead) {
-                self.block = Some(Arc::clone(block));
-                (self.span, self.is_lent) = (0, false);
-                let known = self.interfaces.len();
-                self.interfaces.extend_from_slice(&state.interfaces[known..]);
+                let (block, known) = (Arc::clone(block), block.interfaces);
+                (self.block, self.span, self.lent_records) = (Some(block), 0, 0..0);
+                self.learn_interfaces(&state, known);
                 return Ok(Advance::Batch);
             }
             if state.is_over {
                 return self.end(state);
             }
+            if let Some(pieces) = desk.pieces.as_deref()
+                && state.has_room()
+            {
+                state.begun += 1;
+                let mut block = state.spare.pop().unwrap_or_else(|| Block::new(state.at.len()));
+                drop(state);
+                let step = self.fill(pieces, &mut block, wait);
+                has_waited |= matches!(step, Ok(None));
+                state = desk.lock();
+                state.end_block(step, block);
+                if state.sleeping > 0 {
+                    desk.filled.notify_all();
+                }
+                if !has_waited {
+                    continue;
+                }
+            }
             if has_waited {
-                let is_full = state.is_full;
+                let is_full = state.is_waiting_for_room();
                 drop(state);
                 if let Some(watermark) = self.watermark.as_ref().filter(|_| is_full) {
                     watermark.set_starved();
@@ -410,7 +346,7 @@ impl FlowShardSource {
             let begin = tsc::now();
             state.sleeping += 1;
             // Files begin together, however late the thread of one gets a processor.
-            let is_first = state.at[self.worker] == 0 && self.waited == 0;
+            let is_first = desk.pieces.is_none() && state.at[self.worker] == 0 && self.waited == 0;
             state = match is_first {
                 true => {
                     let is_awaited = |state: &mut ShardState| {
@@ -428,11 +364,70 @@ impl FlowShardSource {
         }
     }
 
+    /// Fills a block with a piece. Returns its number, or `None` if there was none in time.
+    ///
+    /// # Errors
+    /// No further piece comes: because of an error, if there is one.
+    fn fill(
+        &mut self,
+        pieces: &dyn PieceReader,
+        block: &mut Block,
+        wait: Duration,
+    ) -> Result<Option<u64>, Option<Error>> {
+        let begin = tsc::now();
+        match pieces.read(&mut self.piece, wait).map_err(Some)? {
+            Advance::Batch => {
+                if self.piece.interfaces > self.interfaces.len() {
+                    self.interfaces.extend(pieces.interfaces_from(self.interfaces.len()));
+                }
+                block.take(&mut self.piece, &self.interfaces);
+                self.desk.set_progress(self.piece.progress);
+                Ok(Some(self.piece.number))
+            }
+            Advance::Idle => {
+                self.waited = self.waited.wrapping_add(tsc::now().wrapping_sub(begin));
+                Ok(None)
+            }
+            Advance::End => Err(None),
+        }
+    }
+
+    /// The account of the source, as far as it is known; complete at the end.
+    fn source_account(&mut self) -> Vec<InterfaceAccount> {
+        let desk = Arc::clone(&self.desk);
+        let mut state = desk.lock();
+        if let Some(pieces) = &desk.pieces {
+            drop(state);
+            let mut accounts = Vec::new();
+            pieces.look(&mut |source| accounts = source.account());
+            self.interfaces.extend(pieces.interfaces_from(self.interfaces.len()));
+            return accounts;
+        }
+        if self.is_at_end && !state.is_over {
+            let over = desk.filled.wait_timeout_while(state, ACCOUNT_WAIT, |state| !state.is_over);
+            state = over.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.wants_account = true;
+        if self.is_at_end {
+            self.learn_interfaces(&state, usize::MAX);
+        }
+        state.accounts.clone()
+    }
+
+    /// Takes over interfaces, at least so many if the source knows them.
+    fn learn_interfaces(&mut self, state: &ShardState, wanted: usize) {
+        let known = self.interfaces.len();
+        match &self.desk.pieces {
+            Some(pieces) if wanted > known => self.interfaces.extend(pieces.interfaces_from(known)),
+            Some(_) => {}
+            None => self.interfaces.extend_from_slice(&state.interfaces[known..]),
+        }
+    }
+
     /// Ends the source. The worker that comes to it last reports an error, so that the others get the packets before
     /// it.
     fn end(&mut self, mut state: MutexGuard<'_, ShardState>) -> Result<Advance, Error> {
-        let known = self.interfaces.len();
-        self.interfaces.extend_from_slice(&state.interfaces[known..]);
+        self.learn_interfaces(&state, usize::MAX);
         if self.leave(&mut state) == 0 {
             let (error, reader) = (state.error.take(), state.reader.take());
             drop(state);
@@ -462,15 +457,15 @@ impl FlowShardSource {
     }
 }
 
-/// Makes the reader begin, if it has not.
-fn start(desk: &Arc<SharedBlocks>, state: &mut ShardState) -> Result<(), Error> {
-    let Some(source) = state.source.take() else { return Ok(()) };
-    let reader = Reader { desk: Arc::clone(desk), source, workers: state.at.len(), read: 0 };
-    match thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run()) {
-        Ok(thread) => state.reader = Some(thread),
-        Err(error) => return Err(Error::source("the reader's thread", error)),
+/// Counts the packets of records by interface.
+pub(crate) fn count(records: &[Record], lent: &mut [u64]) {
+    if let [only] = lent {
+        *only += records.len() as u64;
+        return;
     }
-    Ok(())
+    for record in records {
+        lent.get_mut(record.meta.interface.0 as usize).into_iter().for_each(|lent| *lent += 1);
+    }
 }
 
 impl Source for FlowShardSource {
@@ -480,7 +475,7 @@ impl Source for FlowShardSource {
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         if self.is_stopped || self.is_at_end {
-            self.is_lent = false;
+            self.block = None;
             return Ok(Advance::End);
         }
         // A block may have nothing of this worker, and the loop has to look at the clock: one block a call.
@@ -495,18 +490,22 @@ impl Source for FlowShardSource {
     }
 
     fn batch(&self) -> Batch<'_> {
-        let Some(block) = self.block.as_ref().filter(|_| self.is_lent) else { return Batch::empty() };
+        let range = self.lent_records.clone();
+        let Some(block) = self.block.as_ref().filter(|_| !range.is_empty()) else { return Batch::empty() };
         let span = &block.spans[self.span];
         let bytes = &block.bytes[span.bytes.clone()];
-        Batch::new(bytes, block.records(self.span, self.worker)).cut(span.snap_len)
+        Batch::new(bytes, &block.records(self.span, self.worker)[range]).cut(span.snap_len)
     }
 
     fn stop(&mut self) -> Result<(), Error> {
         if !self.is_at_end {
             self.is_stopped = true;
         }
-        (self.block, self.is_lent) = (None, false);
+        self.block = None;
         let desk = Arc::clone(&self.desk);
+        if let Some(pieces) = &desk.pieces {
+            pieces.look(&mut |source| drop(source.stop()));
+        }
         let mut state = desk.lock();
         state.is_stopped = true;
         state.is_over |= state.source.is_some();
@@ -516,17 +515,7 @@ impl Source for FlowShardSource {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        let mut state = self.desk.lock();
-        if self.is_at_end && !state.is_over {
-            let over = self.desk.filled.wait_timeout_while(state, ACCOUNT_WAIT, |state| !state.is_over);
-            state = over.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.wants_account = true;
-        if self.is_at_end {
-            let known = self.interfaces.len();
-            self.interfaces.extend_from_slice(&state.interfaces[known..]);
-        }
-        let mut accounts = state.accounts.clone();
+        let mut accounts = self.source_account();
         for interface in self.interfaces.iter().skip(accounts.len()) {
             accounts.push(InterfaceAccount::of_file(&interface.name, 0));
         }
@@ -542,7 +531,11 @@ impl Source for FlowShardSource {
     }
 
     fn events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.desk.lock().events)
+        let mut events = std::mem::take(&mut self.desk.lock().events);
+        if let Some(pieces) = &self.desk.pieces {
+            pieces.look(&mut |source| events.extend(source.events()));
+        }
+        events
     }
 
     fn progress(&self) -> Option<(u64, u64)> {
@@ -556,6 +549,8 @@ impl Drop for FlowShardSource {
         self.block = None;
         let desk = Arc::clone(&self.desk);
         let mut state = desk.lock();
+        // A block that this worker began would never come.
+        state.is_over |= desk.pieces.is_some() && thread::panicking();
         self.leave(&mut state);
         desk.freed.notify_one();
     }

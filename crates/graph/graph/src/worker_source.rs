@@ -12,7 +12,7 @@ pub enum WorkerSource {
     Device(Box<dyn Source>),
     /// A source that one worker reads whole.
     Whole(Box<dyn Source>),
-    /// A share of a source that one thread reads for all workers.
+    /// A share of a source, by flow.
     Share(FlowShardSource),
 }
 

@@ -3,6 +3,7 @@
 mod change;
 mod embedding;
 mod engine;
+mod pieces;
 mod plan;
 mod stages;
 mod trial;
