@@ -85,7 +85,7 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'B', long, value_name = "KIB", value_parser = count_in::<u64>(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
     /// Number of threads, among which each interface's packets are divided by flow. With several, the output is ordered
-    /// within batches, not strictly by time.
+    /// within batches, not strictly by time. Files can have several threads for --count, without -c and --stop-after.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
     /// Capture with this link type, one that -L lists. With LINUX_SLL2 all interfaces fit into one pcap file.
@@ -308,11 +308,11 @@ impl CaptureArgs {
         !self.count && (self.print || !writes && !wants_result)
     }
 
-    /// Whether packets are counted, and wanted for nothing else: the kernel can do that.
+    /// Whether packets are counted, and wanted for nothing else: in any order.
     pub(super) fn only_counts(&self) -> bool {
         let has_limit = self.count_packets.is_some_and(|count| count > 0) || self.stop_after.is_some();
         let wants_packets = self.write.is_some() || self.fpl.fpl.is_some() || self.verify;
-        self.in_kernel && !has_limit && !wants_packets
+        self.count && !has_limit && !wants_packets
     }
 
     /// Whether standard output is taken: by the capture file, or by Arrow.

@@ -9,7 +9,7 @@ use tapline_capture::af_packet::{
 };
 use tapline_export::TopicAddress;
 use tapline_file::{BlockQueue, FileInput, MergeOrder};
-use tapline_graph::{Control, CookedSource, RestampedSource, StampTicks};
+use tapline_graph::{Control, CookedSource, PieceSource, RestampedSource, StampTicks};
 use tapline_meters::StampMode;
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Source;
@@ -56,7 +56,7 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
             args.excerpt.check_unused()?;
             open_live(args, filtering)
         }
-        _ => open_files(args, control),
+        _ => open_files(args, filtering, control),
     }
 }
 
@@ -97,14 +97,16 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
     })
 }
 
-fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
+fn open_files(args: &CaptureArgs, filtering: &Filtering, control: &Arc<Control>) -> Result<Input> {
     if args.direction != DirectionArg::Inout {
         bail!(
             "-Q: most files do not say which packets were sent; use the filter (inbound, outbound) where they do"
         );
     }
-    if args.workers > 1 {
-        bail!("--workers is for live captures: files are read by one thread");
+    if args.workers > 1 && (!args.only_counts() || filtering.names()?.is_some()) {
+        bail!(
+            "--workers is for live captures, and for files whose packets are only counted (--count, without a limit)"
+        );
     }
     let excerpt = args.excerpt.of_files(&args.past)?;
     let open = |path: &PathBuf| match &args.stream {
@@ -127,7 +129,11 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         None => FileInput::new(files, order).with_excerpt(excerpt),
     };
     let source = with_link_type(args, Box::new(input))?;
-    Ok(Input { sources: vec![source], announcements, is_live: false, search: None, may_grow, blocks })
+    let sources = match usize::from(args.workers) {
+        0 | 1 => vec![source],
+        workers => PieceSource::all(source, workers),
+    };
+    Ok(Input { sources, announcements, is_live: false, search: None, may_grow, blocks })
 }
 
 /// The source with packets of the link type that -y asks for: a cooked one can be made of others.
@@ -217,7 +223,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
         // JSON shows it, and nothing else does.
         receive_hash: args.json && args.prints(),
         order: af_packet::MergeOrder::Time,
-        tally: (args.only_counts() && !is_cooked).then(af_packet::KernelTally::of_count),
+        tally: (args.in_kernel && args.only_counts() && !is_cooked).then(af_packet::KernelTally::of_count),
         ..AfPacketSettings::new(&names)
     };
     if let Some(wish) = args.wake.wake {

@@ -139,7 +139,7 @@ impl Opener {
     }
 
     /// Opens every source for each worker, in the order of the plan: the kernel shares out the packets of an interface,
-    /// and one thread those of a file.
+    /// and the workers those of a file.
     pub(crate) fn sources(&self, plan: &Plan, workers: usize) -> Result<Vec<Vec<WorkerSource>>> {
         let site = OpenSite { workers, ..self.site(&[], plan.has(Property::Live)) };
         plan.open_sources(&site).map_err(unboxed)

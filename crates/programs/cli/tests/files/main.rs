@@ -32,6 +32,7 @@ mod metrics;
 mod names;
 mod outputs;
 mod parquet;
+mod pieces;
 mod publishing;
 mod requests;
 mod run;
