@@ -6,6 +6,8 @@
 //! filter -- match ----> redirect to the socket of the packet's queue, which may pass it to the stack where there is none
 //!        \\- no match -> pass
 //!                       noted in front of it before that, if wanted: what the driver knows of it (`notes`)
+//! A filter that the kernel refuses is replaced by a weaker part of it ([`weaker_fronts`]); the whole then runs behind.
+//!
 //! and of each packet, by its queue:  counters.redirected += 1, if it was redirected, or counters.passed += 1
 //! ```
 //!
@@ -21,7 +23,7 @@ use super::lower::Lowering;
 use super::{EmitError, Hook, Program, RxMetadataCalls, XdpAction, emit};
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{CONTEXT, Insn, Label, R0, R1, R2, R3, R7, R8, helper, xdp_action, xdp_md};
-use tapline_ir::Ir;
+use tapline_ir::{Ir, MetaField, WeakerBounds, weaken};
 
 /// Bytes of a line.
 const LINE_BITS: i32 = 6;
@@ -72,6 +74,32 @@ pub fn front(filter: Option<&Ir>, front: XdpFront) -> Result<Program, EmitError>
         Some(ir) => emit(ir, Hook::Front(front)),
         None => emit(&Ir::constant(1), Hook::Front(front)),
     }
+}
+
+/// Instructions and cases of the weaker parts that are tried. The verifier follows each way through a program, at most
+/// a million instructions in all: whether it takes a filter is known only after an attempt.
+const WEIGHTS: [usize; 3] = [4096, 512, 64];
+
+/// Weaker parts of a filter for a kernel that refuses the whole of it in front: the next one is for the case that the
+/// one before is refused too. Each accepts all packets that the filter accepts. The last ones read no byte at a computed
+/// place and no length, which takes `CAP_PERFMON`.
+pub fn weaker_fronts(whole: &Ir) -> impl Iterator<Item = Ir> + '_ {
+    let any = WeakerBounds { is_known, has_variable_places: true, weight_max: usize::MAX };
+    let fixed = WeakerBounds { is_known: is_read_without_sums, has_variable_places: false, ..any };
+    let weights = || [usize::MAX].into_iter().chain(WEIGHTS);
+    let bounds = [any, fixed];
+    let all = bounds
+        .into_iter()
+        .flat_map(move |one| weights().map(move |weight_max| WeakerBounds { weight_max, ..one }));
+    all.filter_map(|bounds| weaken(whole, &bounds))
+}
+
+fn is_known(field: MetaField) -> bool {
+    matches!(field, MetaField::WireLen | MetaField::CapLen) || is_read_without_sums(field)
+}
+
+fn is_read_without_sums(field: MetaField) -> bool {
+    field == MetaField::InterfaceIndex
 }
 
 impl Lowering {

@@ -38,7 +38,7 @@ mod tests;
 use thiserror::Error;
 
 pub use count::SocketCount;
-pub use front::{XdpFront, front};
+pub use front::{XdpFront, front, weaker_fronts};
 pub use notes::{RxMetadata, RxMetadataCalls};
 
 use allocate::{Locations, Pool};

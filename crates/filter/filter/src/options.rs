@@ -14,6 +14,8 @@ pub enum HandleKind {
     Savefile,
     /// An interface of this machine: the kernel's metadata can be asked (VLAN tag, direction, interface index).
     Live,
+    /// An interface of this machine, in front of its stack: all packets are received, and VLAN tags are in their bytes.
+    Front,
     /// Neither: a link type alone.
     Dead,
 }

@@ -42,6 +42,7 @@ mod ssa;
 mod state;
 mod text;
 mod verify;
+mod weaken;
 
 pub use block::{Block, Case, Loop, SwitchSearch, Target, Terminator};
 pub use build::Builder;
@@ -54,6 +55,7 @@ pub use reaching::ReachingDefinitions;
 pub use ssa::Variables;
 pub use state::{Function, Memory};
 pub use verify::{Coverage, VerifyError};
+pub use weaken::{WeakerBounds, weaken, weight};
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;

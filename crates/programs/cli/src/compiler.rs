@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
-use tapline_bpf::DumpFormat;
+use tapline_bpf::{DumpFormat, Insn, Program, code};
 use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
@@ -96,9 +96,12 @@ impl Compiler {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let options = Options { handle: HandleKind::Savefile, ..self.options(interface) };
-        let program = tapline_filter::compile(text, &options);
-        program.map(Some).map_err(|error| Error::Filter(error.render(text)))
+        let options = Options { handle: HandleKind::Front, ..self.options(interface) };
+        match tapline_filter::compile(text, &options) {
+            // Such as `outbound`: no packet is taken from the host.
+            Err(error) if tapline_filter::is_never_true(&error) => Ok(reject_all().map(CompiledFilter::from)),
+            program => program.map(Some).map_err(|error| Error::Filter(error.render(text))),
+        }
     }
 
     /// The program for packets of `interface`, also for the empty filter.
@@ -126,6 +129,11 @@ impl Compiler {
     pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
     }
+}
+
+/// The program that accepts no packet.
+fn reject_all() -> Option<Program> {
+    Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok()
 }
 
 /// The filter's text: a file's, or the words of the command line joined.

@@ -50,6 +50,7 @@ Examples:
   tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
   tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
   tapline filter explain --stage passes 'port 53 or port 80'   what each pass of the compiler does
+  tapline filter explain --stage front 'udp port 53'           what runs in front of AF_XDP, and what behind it
   tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE
   tapline filter explain --fpl count.fpl                       an FPL program: its statements, and its maximum steps for one packet";
 
@@ -62,7 +63,8 @@ pub(crate) struct ExplainArgs {
     #[arg(short = 'd', action = ArgAction::Count)]
     pub(crate) dump: u8,
     /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir
-    /// (values after all passes), bpf, ebpf, native. Several with commas, or all.
+    /// (values after all passes), bpf, ebpf, front (the part that runs in front of AF_XDP, and the weaker parts for a
+    /// kernel that refuses it), native. Several with commas, or all.
     #[arg(long, value_name = "STAGE", value_delimiter = ',', conflicts_with = "dump")]
     pub(crate) stage: Vec<String>,
     /// Compile as for a live capture, where the kernel removes VLAN tags from packets and passes them separately.

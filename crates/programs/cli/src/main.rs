@@ -20,6 +20,7 @@ mod files;
 mod filter;
 mod flows;
 mod fpl;
+mod front_parts;
 mod generate;
 mod help;
 mod interfaces;

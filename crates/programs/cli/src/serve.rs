@@ -289,7 +289,7 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let handle = if taken.is_xdp() { HandleKind::Savefile } else { HandleKind::Live };
+        let handle = if taken.is_xdp() { HandleKind::Front } else { HandleKind::Live };
         let options = Options { link_type: interface.link_type, handle, ..Options::default() };
         let program = tapline_filter::compile(&text, &options);
         program.map(Some).map_err(|error| tapline_source::Error::Filter(error.render(&text)))

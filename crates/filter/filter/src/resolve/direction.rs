@@ -59,6 +59,8 @@ impl Scope<'_> {
             }
             LinkType::LINUX_SLL => equal(self.at_link(0), Width::Half, SENT, NAME),
             LinkType::LINUX_SLL2 => equal(self.at_link(10), Width::Byte, SENT, NAME),
+            // The kernel runs a program in front of its stack for received packets alone.
+            _ if self.options.handle == HandleKind::Front => return Ok(Predicate::Constant(!outbound)),
             _ => {
                 self.require_live(code_word(outbound))?;
                 equal(self.at_packet(ancillary::PKTTYPE), Width::Half, SENT, NAME)
@@ -76,7 +78,7 @@ impl Scope<'_> {
     }
 
     fn require_live(&self, word: &str) -> Result<()> {
-        if self.options.handle == HandleKind::Live {
+        if matches!(self.options.handle, HandleKind::Live | HandleKind::Front) {
             return Ok(());
         }
         Err(Error::whole(format!("not a live capture, '{word}' not supported on {}", self.link_name()))

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! filter -> classic BPF --raise, optimise--> graph --front--> XDP program        as ebpf::front says: match -> socket, else -> host, both counted
-//!                                    +------ refused: a program that takes everything, and the filter runs here
+//!                                    +------ refused: a weaker part of the graph; or a program that takes everything.
+//!                                             The whole filter then runs here
 //! the same, which also asks the driver what it knows (notes)             where that is wanted, and the driver runs it
 //! ```
 //!
 //! All of it ends with its descriptors: whatever becomes of this process, the interface is then as it was before.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -43,7 +45,9 @@ pub(super) struct Loaded {
     noting: Option<Result<(LoadedProgram, u64), LoadError>>,
     pub(super) sockets: Map,
     counters: SharedArray,
-    /// Reason for which the filter does not run in the program, if it does not.
+    /// Filter that runs in the program: the whole one, or a weaker part of it.
+    pub(super) front: Option<Ir>,
+    /// Reason for which the whole filter does not run in the program, if it does not.
     pub(super) refusal: Option<String>,
 }
 
@@ -78,23 +82,24 @@ impl Loaded {
         let counters = SharedArray::create(NAME, XdpFront::counters_len(queues), 1)?;
         let (sockets_fd, counters_fd) = (sockets.as_fd().as_raw_fd(), counters.as_fd().as_raw_fd());
         let front = XdpFront { sockets: sockets_fd, counters: counters_fd, queues, several, notes: None };
-        let filtering = filter.map(|filter| filtering(filter, front));
+        let (filtering, refusal) = filter.map_or((None, None), |filter| filtering(filter, front));
         // What goes without a filter is one for packets of any number of buffers.
         let all = XdpFront { several: false, ..front };
-        let (graph, program, refusal) = match filtering {
-            Some(Ok((graph, program))) => (Some(graph), program, None),
-            Some(Err(refusal)) => (None, load(&ebpf::front(None, all)?, None)?, Some(refusal)),
-            None => (None, load(&ebpf::front(None, all)?, None)?, None),
+        let (graph, program) = match filtering {
+            Some((graph, program)) => (Some(graph), program),
+            None => (None, load(&ebpf::front(None, all)?, None)?),
         };
         let noting = match notes {
             None => None,
             Some((if_index, notes)) => {
                 let several = several && graph.is_some();
-                let program = ebpf::front(graph, XdpFront { notes: Some(notes), several, ..front })?;
+                let front = XdpFront { notes: Some(notes), several, ..front };
+                let program = ebpf::front(graph.as_deref(), front)?;
                 Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
             }
         };
-        Ok(Loaded { program, noting, sockets, counters, refusal })
+        let front = graph.map(Cow::into_owned);
+        Ok(Loaded { program, noting, sockets, counters, front, refusal })
     }
 
     /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the
@@ -162,13 +167,28 @@ pub(super) fn describe(id: u32) -> String {
     format!("{name}id {id}")
 }
 
-/// The filter's graph, and its program, loaded; or the reason of a refusal.
-fn filtering(filter: &CompiledFilter, front: XdpFront) -> Result<(&Ir, LoadedProgram), String> {
-    let graph = filter.values();
+/// A graph, and its program, loaded.
+type Filtering<'a> = (Cow<'a, Ir>, LoadedProgram);
+
+/// The filter in front, or the strongest of its weaker parts that the kernel takes; and the reason for which it is not
+/// the whole.
+fn filtering(filter: &CompiledFilter, front: XdpFront) -> (Option<Filtering<'_>>, Option<String>) {
+    let whole = filter.values();
+    match load_graph(whole, front) {
+        Ok(program) => (Some((Cow::Borrowed(whole), program)), None),
+        Err(refusal) => {
+            let mut weaker = ebpf::weaker_fronts(whole);
+            let taken = weaker
+                .find_map(|graph| load_graph(&graph, front).ok().map(|program| (Cow::Owned(graph), program)));
+            (taken, Some(refusal))
+        }
+    }
+}
+
+fn load_graph(graph: &Ir, front: XdpFront) -> Result<LoadedProgram, String> {
     graph.verify().map_err(text)?;
     let program = ebpf::front(Some(graph), front).map_err(text)?;
-    let program = load(&program, None).map_err(text)?;
-    Ok((graph, program))
+    load(&program, None).map_err(text)
 }
 
 /// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is

@@ -149,7 +149,7 @@ impl<'a> Opener<'a> {
         let loaded = Loaded::new(filter, own as u16, size.several, notes.map(|notes| (link.index, notes)))?;
         let is_filtered = filter.is_some() && loaded.refusal.is_none();
         if !self.settings.force {
-            let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
+            let taking = Taking { front: loaded.front.as_ref(), link_type: interface.link_type };
             protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
         }
         let others = (0..own).filter(|queue| !served.contains(queue)).map(|queue| queue as u16).collect();
@@ -157,8 +157,10 @@ impl<'a> Opener<'a> {
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (mut queues, bound) = self.bind_all(link, served, size, common, &loaded)?;
         let mut told = LinkWarnings::about(&link.name);
-        if let Some(refusal) = filter_or_refusal.err().or(loaded.refusal.as_ref()) {
-            told.filter_refused(refusal);
+        match filter_or_refusal.err().or(loaded.refusal.as_ref()) {
+            Some(refusal) if loaded.front.is_some() => told.filter_weakened(refusal),
+            Some(refusal) => told.filter_refused(refusal),
+            None => {}
         }
         let member = self.join(link, &mut told);
         let (attachment, native) = self.attach(loaded, link, member)?;

@@ -15,7 +15,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use tapline_ir::CompiledFilter;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 
@@ -57,13 +57,14 @@ impl Session {
 
     /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and
     /// without PSH, with a tag or none. Link addresses and payload are not known here.
-    fn is_taken_by(&self, program: &CompiledFilter) -> bool {
+    fn is_taken_by(&self, front: &Ir) -> bool {
         const ACK: u8 = 0x10;
         const PSH: u8 = 0x08;
+        let (mut machine, memory) = (Machine::new(front.clone()), Memory::new(0));
         let shapes = [ACK, ACK | PSH].into_iter().flat_map(|flags| [0, 1000].map(|len| (flags, len)));
         shapes.flat_map(|(flags, len)| [false, true].map(|tag| self.frame(flags, len, tag))).any(|frame| {
             let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
-            program.run(Packet { data: &frame, meta: &meta }) != 0
+            machine.run(Packet { data: &frame, meta: &meta }, &memory) != 0
         })
     }
 
@@ -126,9 +127,9 @@ fn parent(process: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// The packets to be taken: all, or those of a filter.
+/// The packets to be taken: all, or those of the filter in front.
 pub(super) struct Taking<'a> {
-    pub(super) filter: Option<&'a CompiledFilter>,
+    pub(super) front: Option<&'a Ir>,
     pub(super) link_type: LinkType,
 }
 
@@ -145,10 +146,10 @@ pub(super) fn check(
 ) -> Result<(), AfXdpError> {
     if let Some(session) = session {
         let peer = session.peer.ip();
-        let what = match taking.filter {
+        let what = match taking.front {
             None => Some("all its packets"),
-            Some(program) if taking.link_type == LinkType::ETHERNET => {
-                session.is_taken_by(program).then_some("what the filter matches, the session too,")
+            Some(front) if taking.link_type == LinkType::ETHERNET => {
+                session.is_taken_by(front).then_some("what the filter matches, the session too,")
             }
             Some(_) => Some("what the filter matches, which is unknown for this link layer,"),
         };
@@ -157,7 +158,7 @@ pub(super) fn check(
             return Err(AfXdpError::CutsSession { peer, what });
         }
     }
-    let is_default = taking.filter.is_none() && carries(target.index, &route.default_routes()?, links);
+    let is_default = taking.front.is_none() && carries(target.index, &route.default_routes()?, links);
     if is_default { Err(AfXdpError::CutsHost) } else { Ok(()) }
 }
 
@@ -211,7 +212,7 @@ mod tests {
         for text in ["192.0.2.7 51022 198.51.100.1 2222", "2001:db8::7 51022 2001:db8::1 2222"] {
             let session = session(text);
             let takes = |filter: &str| {
-                session.is_taken_by(&compile(filter, &Options::new(LinkType::ETHERNET)).unwrap())
+                session.is_taken_by(compile(filter, &Options::new(LinkType::ETHERNET)).unwrap().values())
             };
             assert!(takes("tcp") && takes("port 2222") && takes("src port 51022 and not udp"), "{text}");
             assert!(takes("greater 1000") && takes("less 80") && takes("vlan and port 2222"), "{text}");

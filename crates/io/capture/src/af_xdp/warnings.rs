@@ -32,6 +32,13 @@ impl<'a> LinkWarnings<'a> {
         ));
     }
 
+    /// Only a weaker part of the filter runs in the XDP program.
+    pub(super) fn filter_weakened(&mut self, refusal: &impl Display) {
+        self.warn(format!(
+            "only a part of the filter runs in front ({refusal}): what that accepts is taken from the host, and the whole filter runs here"
+        ));
+    }
+
     /// The driver runs no XDP programs.
     pub(super) fn not_native(&mut self, error: &SyscallError) {
         self.warn(format!(

@@ -3,6 +3,7 @@
 //! ```text
 //! tree --> bpf --> passes --> ir --> native      what files, live captures and the daemon run
 //!                         \-> ebpf               what the kernel runs for a socket where classic BPF does not suffice
+//!                         \-> front              what the kernel runs in front of AF_XDP, and what runs behind that
 //! ```
 //!
 //! All forms but the tree are printed from one [`CompiledFilter`], which the engines run.
@@ -10,11 +11,12 @@
 use anyhow::{Result, bail};
 use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
-use tapline_filter::{Options, compile, tree};
+use tapline_filter::{HandleKind, Options, compile, tree};
 use tapline_ir::CompiledFilter;
 use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_jit::Native;
 
+use crate::front_parts::FrontParts;
 use crate::mistakes::mistake;
 
 tapline_packet::named_enum! {
@@ -31,6 +33,8 @@ tapline_packet::named_enum! {
         Bpf = "bpf",
         /// eBPF as a socket filter, in the form of the kernel's verifier.
         Ebpf = "ebpf",
+        /// The program in front of AF_XDP sockets, and the weaker parts in its place.
+        Front = "front",
         /// Machine code of this processor.
         Native = "native",
     }
@@ -41,12 +45,13 @@ pub(super) fn render(names: &[String], text: &str, options: &Options) -> Result<
     let wanted = wanted(names)?;
     let of_text = |error: tapline_syntax::Error| mistake(error.render(text));
     // A filter that rejects every packet does not compile, and has a tree.
-    let filter = match wanted.iter().all(|stage| *stage == Stage::Tree) {
+    let filter = match wanted.iter().all(|stage| matches!(stage, Stage::Tree | Stage::Front)) {
         true => None,
         false => Some(compile(text, options).map_err(of_text)?),
     };
     let show = |stage: &Stage| {
         let shown = match &filter {
+            _ if *stage == Stage::Front => in_front(text, options).map_err(of_text)?,
             Some(filter) if *stage != Stage::Tree => form(*stage, filter)?,
             _ => tree(text).map_err(of_text)?,
         };
@@ -71,12 +76,30 @@ fn wanted(names: &[String]) -> Result<Vec<Stage>> {
 
 fn form(stage: Stage, filter: &CompiledFilter) -> Result<String> {
     Ok(match stage {
-        Stage::Tree | Stage::Bpf => filter.program().text(DumpFormat::Assembly),
+        Stage::Tree | Stage::Front | Stage::Bpf => filter.program().text(DumpFormat::Assembly),
         Stage::Passes => passes(filter),
         Stage::Ir => filter.values().to_string(),
         Stage::Ebpf => emit(&filter.values_for_sockets(), Hook::SocketFilter)?.text(),
         Stage::Native => Native::of(filter)?.assembly()?,
     })
+}
+
+/// The part of a filter that runs in front of AF_XDP, with the weaker parts for a kernel that refuses it.
+fn in_front(text: &str, options: &Options) -> Result<String, tapline_syntax::Error> {
+    let filter = compile(text, &Options { handle: HandleKind::Front, ..options.clone() })?;
+    let parts = FrontParts::of(&filter);
+    let mut out = format!("{}\n", parts.whole_text());
+    if let Ok(program) = &parts.whole {
+        out += &program.text();
+    }
+    for (number, (values, program)) in parts.weaker.iter().enumerate() {
+        out += &format!(
+            "\nif the kernel refuses that: weaker part {}, of {} instructions; the whole filter behind it, in user space\n{values}",
+            number + 1,
+            program.insns().len(),
+        );
+    }
+    Ok(out)
 }
 
 fn passes(filter: &CompiledFilter) -> String {
@@ -100,6 +123,19 @@ fn passes(filter: &CompiledFilter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ports lie behind an IPv4 header of any length; their test is left to the whole filter by the weakest parts.
+    #[test]
+    fn parts_in_front_are_shown_with_the_whole() {
+        let shown = in_front("inbound and udp port 53", &Options::default()).expect("a filter");
+        let (whole, weaker) = shown.split_once("\nif the kernel refuses that: weaker part 1").expect(&shown);
+        assert!(
+            whole.starts_with("the whole filter runs in front, in ") && whole.contains("exit"),
+            "{whole}"
+        );
+        assert!(weaker.contains("behind it, in user space") && weaker.contains("17"), "{weaker}");
+        assert!(in_front("outbound", &Options::default()).is_err(), "nothing that is sent comes there");
+    }
 
     #[test]
     fn the_last_pass_gives_the_values_that_run() {

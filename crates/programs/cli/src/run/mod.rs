@@ -126,8 +126,9 @@ fn describe(name: &str) -> Result<()> {
 
 /// The plan, to standard error where packets or results may follow on standard output.
 fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
+    let language = args.options.language;
     let parts = parts.iter().filter(|(_, plan)| !plan.nodes.is_empty());
-    let text: String = parts.map(|(title, plan)| reporting::plan_text(title, plan)).collect();
+    let text: String = parts.map(|(title, plan)| reporting::plan_text(title, plan, language)).collect();
     match args.check {
         true => io::stdout().write_all(text.as_bytes())?,
         false => io::stderr().write_all(text.as_bytes())?,

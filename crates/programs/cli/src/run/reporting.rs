@@ -6,14 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
+use tapline_filter::{HandleKind, Options};
 use tapline_graph::catalog::Property;
-use tapline_graph::plan::Plan;
+use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::{GraphAccount, RunReport, StageResult, grouped};
 use tapline_stages::FlowResults;
 use tapline_sys::TerminalSize;
 
 use super::args::RunOptions;
+use crate::args::LanguageArgs;
 use crate::escape::event_line;
+use crate::front_parts::FrontParts;
+use crate::live::CaptureBackend;
 use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report, session};
 
@@ -30,7 +34,7 @@ pub(super) fn title(plan: &Plan) -> String {
 }
 
 /// The stages in their order, and changes by the planner.
-pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
+pub(super) fn plan_text(title: &str, plan: &Plan, language: LanguageArgs) -> String {
     let mut text = format!("{title}\n");
     for node in &plan.nodes {
         let inputs: Vec<String> = node
@@ -46,6 +50,9 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
         if let Some(filter) = &node.kernel_filter {
             let place = if node.class.has(Property::Live) { "kernel" } else { "search of the store" };
             text += &format!("      in the {place}: {filter}\n");
+            if let Some(parts) = in_front(node, filter, language) {
+                text += &format!("      in front, by XDP: {parts}\n");
+            }
         }
     }
     if !plan.notes.is_empty() {
@@ -53,6 +60,18 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
     }
     plan.notes.iter().for_each(|note| text += &format!("  {note}\n"));
     text
+}
+
+/// The parts of the filter of an AF_XDP interface that run in front of its sockets; those of Ethernet, which is what
+/// AF_XDP is for. The plan knows no interface yet.
+fn in_front(node: &PlanNode, filter: &str, language: LanguageArgs) -> Option<String> {
+    let is_xdp = |name: &str| CaptureBackend::of([name]).is_ok_and(|backend| backend.is_xdp());
+    if node.class.name != "device" || !is_xdp(node.arguments.text("interface")) {
+        return None;
+    }
+    let options = Options { handle: HandleKind::Front, ..language.options(Options::default()) };
+    let filter = tapline_filter::compile(filter, &options).ok()?;
+    Some(FrontParts::of(&filter).summary())
 }
 
 /// Reports the progress to the user.

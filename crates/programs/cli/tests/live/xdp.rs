@@ -2,6 +2,7 @@
 //! capture that would cut the host off is refused.
 
 mod buffers;
+mod filters;
 
 use std::net::UdpSocket;
 use std::process::Command;
@@ -243,37 +244,6 @@ fn refused_packets_stay_with_the_host() {
     // After the end all goes to the host again.
     here.send_to(&[9], "10.7.0.2:5000").unwrap();
     wait_for("the host's packets", || taken.recv_from(&mut buffer).is_ok());
-}
-
-/// Only the stack knows the direction of a packet.
-#[test]
-fn a_filter_about_metadata_runs_in_user_space() {
-    let Some(namespace) = namespace("a_filter_about_metadata_runs_in_user_space") else { return };
-    let frames: Vec<Vec<u8>> = (0..400).map(|n| udp(if n % 4 == 0 { 53 } else { 80 }, n)).collect();
-    let done = filtered(&namespace, "inbound and udp port 53", &frames);
-    assert!(done.stderr.contains("the filter cannot run in front"), "{}", done.stderr);
-    let account = done.account();
-    assert_eq!((account.count("filtered"), account.count("accepted")), (300, 100));
-}
-
-#[test]
-fn a_filter_too_large_for_xdp_runs_in_user_space() {
-    const TEST: &str = "a_filter_too_large_for_xdp_runs_in_user_space";
-    let Some(namespace) = namespace(TEST) else { return };
-    let tagged = |number: u32| {
-        let mut frame = udp(53, number);
-        frame.splice(12..12, [0x81, 0, 0, 7]);
-        frame
-    };
-    let frames: Vec<Vec<u8>> = (0..1000)
-        .map(|n| if n % 4 == 0 { tagged(n) } else { udp(if n % 2 == 0 { 53 } else { 80 }, n) })
-        .collect();
-    for (filter, matching) in [("vlan 7 and udp port 53", 250), ("udp port 53", 250), ("less 60", 750)] {
-        let account = filtered(&namespace, filter, &frames).account();
-        assert_eq!((account.ring("received"), account.count("filtered")), (matching, 0), "{filter}");
-        assert_eq!(account.count("accepted"), matching, "{filter}");
-        assert_eq!(account.interface(FAR)["kernel_filtered"], 1000 - matching, "{filter}");
-    }
 }
 
 /// A capture with this filter, while these frames are sent.
