@@ -32,6 +32,8 @@ pub struct Meta {
     /// The label that a reader of a shared capture asked for: the number, from 1, of the first of its labels whose
     /// filter accepts the packet; 0 for none.
     pub label: u8,
+    /// The class that the filter of a capture card gave the packet (ERF's colour), if it gave one.
+    pub color: Option<u16>,
 }
 
 /// An IEEE 802.1Q tag: 16 bits of protocol and 16 of control information.

@@ -4,6 +4,8 @@ use std::any::Any;
 
 use tapline_graph::catalog::{Constructor, Outputs, Parameter, ParameterType, StageClass};
 use tapline_graph::{Out, Packets, Stage, StageCounters, Table};
+use tapline_packet::Packet;
+use tapline_packet::block_sample::{GOLDEN, MIX, MIX_LAST};
 use tapline_packet::headers::{FragmentFlows, Headers};
 use tapline_source::Error;
 
@@ -12,10 +14,11 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "each flow, both directions, to one of the connected outputs",
     description: "The output is chosen by a hash of the fields of `by`, so it stays the same in every run. By flow, fragments go where the first fragment \
         of their packet went; if that comes later, or 4096 others came since, they go by their addresses, and the result counts them. By host, all packets between two \
-        addresses stay together. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
+        addresses stay together. By color or hash, the capture card has chosen: by the class or the hash that an ERF record has for the packet, and packets without one \
+        go by their flow. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
     parameters: &[
-        Parameter::new("by", ParameterType::Choice(&["flow", "host", "inner", "vlan", "address"]), "flow")
-            .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; or each address by itself"),
+        Parameter::new("by", ParameterType::Choice(&["flow", "host", "inner", "vlan", "address", "color", "hash"]), "flow")
+            .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; each address by itself; or the color or hash of ERF"),
         Parameter::new("seed", ParameterType::Number(0, u64::MAX), "0")
             .means("another seed distributes in another way"),
     ],
@@ -37,6 +40,8 @@ tapline_packet::named_enum! {
         Inner = "inner",
         Vlan = "vlan",
         Address = "address",
+        Color = "color",
+        Hash = "hash",
     }
 }
 
@@ -52,10 +57,19 @@ struct Balance {
 
 impl Balance {
     /// The hashes that choose the outputs of a packet: one, except by address.
-    fn hashes(&mut self, headers: &Headers, data: &[u8]) -> [u64; 2] {
+    fn hashes(&mut self, headers: &Headers, packet: Packet<'_>) -> [u64; 2] {
         let Balance { by, seed, ref mut fragments, .. } = *self;
+        let data = packet.data;
+        let of_card = match by {
+            By::Color => packet.meta.color.map(u64::from),
+            By::Hash => Some(packet.meta.rx_hash.into()).filter(|hash| *hash != 0),
+            _ => None,
+        };
+        if let Some(value) = of_card {
+            return [mixed(value, seed); 2];
+        }
         let one = match by {
-            By::Flow => fragments.flow_hash(headers, data, seed),
+            By::Flow | By::Color | By::Hash => fragments.flow_hash(headers, data, seed),
             By::Host => headers.host_hash(data, seed),
             By::Inner => {
                 let (headers, data) = headers.innermost(data);
@@ -68,6 +82,14 @@ impl Balance {
     }
 }
 
+/// A number of 64 bits, each of which depends on all of `value`.
+fn mixed(value: u64, seed: u64) -> u64 {
+    let start = value.wrapping_mul(GOLDEN).wrapping_add(seed);
+    let folded =
+        MIX.into_iter().fold(start, |sum, (shift, factor)| (sum ^ (sum >> shift)).wrapping_mul(factor));
+    folded ^ (folded >> MIX_LAST)
+}
+
 impl Stage for Balance {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let ports: Vec<usize> = out.connected().collect();
@@ -78,7 +100,7 @@ impl Stage for Balance {
         // There are at most 256 outputs.
         let output = |hash: u64| ((u128::from(hash) * ports.len() as u128) >> 64) as u8;
         for index in packets.selection.iter() {
-            let hashes = self.hashes(&packets.headers(index), packets.batch.packet(index).data);
+            let hashes = self.hashes(&packets.headers(index), packets.batch.packet(index));
             chosen[index] = hashes.map(output);
         }
         self.passed += packets.len() as u64;
@@ -113,11 +135,11 @@ mod tests {
     use std::collections::{HashMap, HashSet};
 
     use tapline_packet::headers::Headers;
-    use tapline_packet::{FiveTuple, LinkType};
+    use tapline_packet::{FiveTuple, LinkType, Meta};
     use tapline_testkit::frames::*;
     use tapline_testkit::traffic::Traffic;
 
-    use crate::trial::Trial;
+    use crate::trial::{Trial, whole};
 
     fn balanced(arguments: &str, outputs: &[usize]) -> Trial {
         let ends: String = outputs.iter().map(|output| format!("; b[{output}] -> json")).collect();
@@ -271,6 +293,39 @@ mod tests {
                 |frame: &&Vec<u8>| hosts(frame).is_some_and(|(src, dst)| src == host || dst == host);
             let all = frames.iter().filter(is_of_host).collect::<HashSet<_>>().len();
             assert!(ends.iter().any(|end| end.len() == all), "{host}: {all}");
+        }
+    }
+
+    /// A capture card chose: colours and hashes stay together whatever the flow, and spread; others go by flow.
+    #[test]
+    fn colors_and_hashes_of_a_card_stay_together() {
+        let frames: Vec<Vec<u8>> = Traffic::new(7).take(600).map(|(_, frame)| frame).collect();
+        let with = |by: &str, number: u16, frame: &[u8]| match by {
+            "color" => Meta { color: Some(number), ..whole(frame) },
+            _ => Meta { rx_hash: u32::from(number) << 16 | 1, ..whole(frame) },
+        };
+        for by in ["color", "hash"] {
+            let mut trial = balanced(&format!("by={by}"), &[0, 1, 2]);
+            let packets: Vec<_> = frames
+                .iter()
+                .enumerate()
+                .map(|(at, frame)| (frame.clone(), with(by, at as u16 % 60, frame)))
+                .collect();
+            trial.push_all(&packets, 256);
+            let mut ends: HashMap<(Option<u16>, u32), HashSet<usize>> = HashMap::new();
+            for end in 0..3 {
+                let arrived = trial.arrived_at(end);
+                assert!(arrived.len() > 60, "{by}: {}", arrived.len());
+                for packet in arrived {
+                    ends.entry((packet.meta.color, packet.meta.rx_hash)).or_default().insert(end);
+                }
+            }
+            assert!(ends.len() == 60 && ends.values().all(|ends| ends.len() == 1), "{by}: {ends:?}");
+            trial.assert_balanced();
+            let (mut by_card, mut by_flow) = (balanced(&format!("by={by}"), &[0, 1]), balanced("", &[0, 1]));
+            by_card.push_frames(&frames);
+            by_flow.push_frames(&frames);
+            assert_eq!(by_card.arrived_at(0).len(), by_flow.arrived_at(0).len(), "{by}");
         }
     }
 

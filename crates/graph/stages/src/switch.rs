@@ -3,6 +3,7 @@
 //! ```text
 //! by=filter     the first filter that accepts it, counted from 0            else the output behind the last
 //! by=label      the label that a shared capture or a stage gave it; 0 for none
+//! by=color      as by protocol: the class that the filter of a capture card gave it (ERF)
 //! by=protocol   the place of the value in the list, counted from 0          else the output behind the last
 //! ```
 
@@ -25,7 +26,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "switch",
     summary: "each packet to one of several outputs: by filter, label or value",
     description: "A packet goes to one output only. By filter, it is that of the first one in the list that accepts it. By protocol (of IP), DSCP, VLAN identifier, \
-        destination or source port, it is the place of the packet's value in the list. Other packets go to the output behind the last of the \
+        destination or source port, or color (of ERF, the class by a capture card's filter), it is the place of the packet's value in the list. Other packets go to the output behind the last of the \
         list: with two values, to [2]. By label, the \
         number of the output is the packet's label, 0 for none: that of a shared capture (`tapline capture -i tap:NAME --label`), or of a stage \
         before it (script). An output that is not connected drops its packets.",
@@ -34,7 +35,9 @@ pub(crate) const CLASS: StageClass = StageClass {
             .means("the filters, one a line (\\n between them); or the values, with commas"),
         Parameter::new(
             "by",
-            ParameterType::Choice(&["filter", "label", "protocol", "dscp", "vlan", "dst_port", "src_port"]),
+            ParameterType::Choice(&[
+                "filter", "label", "color", "protocol", "dscp", "vlan", "dst_port", "src_port",
+            ]),
             "filter",
         )
         .means("the criterion"),
@@ -95,6 +98,7 @@ fn values(list: &str) -> Result<Vec<u16>, String> {
 tapline_packet::named_enum! {
     #[derive(Clone, Copy)]
     enum Field {
+        Color = "color",
         Protocol = "protocol",
         Dscp = "dscp",
         Vlan = "vlan",
@@ -107,6 +111,7 @@ impl Field {
     fn of(self, headers: &Headers, packet: Packet<'_>) -> Option<u16> {
         let data = packet.data;
         match self {
+            Field::Color => packet.meta.color,
             Field::Protocol => headers.protocol().map(u16::from),
             Field::Vlan => headers.vlans().first().map(|tag| tag.id()),
             Field::DstPort => headers.ports(data).map(|(_, to)| to),
@@ -283,7 +288,8 @@ mod tests {
 
     fn numbered() -> Vec<(Vec<u8>, Meta)> {
         let with = |(at, frame): (usize, Vec<u8>)| {
-            let meta = Meta { drops_before: at as u64, label: at as u8, ..whole(&frame) };
+            let color = (at > 0).then_some(at as u16 * 100);
+            let meta = Meta { drops_before: at as u64, label: at as u8, color, ..whole(&frame) };
             (frame, meta)
         };
         frames().into_iter().enumerate().map(with).collect()
@@ -295,6 +301,7 @@ mod tests {
         assert_eq!(shares("\"udp port 53\\nudp\\nip\"", &packets), [vec![0, 3], vec![1], vec![]]);
         assert_eq!(shares("\"udp port 53\\nudp\"", &packets), [vec![0, 3], vec![1], vec![]]);
         assert_eq!(shares("by=label", &packets), [vec![0], vec![2], vec![3]]);
+        assert_eq!(shares("\"300,7,200\", by=color", &packets), [vec![3], vec![2], vec![0, 1]]);
         assert_eq!(shares("\"17,1\", by=protocol", &packets), [vec![0, 2, 3], vec![1], vec![]]);
         assert_eq!(shares("\"99,53,80\", by=dst_port", &packets), [vec![2], vec![1], vec![]]);
         assert_eq!(shares("\"0,1,2\", by=dscp", &packets), [vec![0, 1, 2, 3], vec![], vec![]]);

@@ -77,6 +77,7 @@ pub(crate) fn decode(words: &[u64; LINE_WORDS]) -> RecordHead {
         rx_hash,
         drops_before: words[2],
         label: 0,
+        color: None,
         is_untimed: false,
     };
     RecordHead { cap_len, number: words[6], position: words[7], meta }

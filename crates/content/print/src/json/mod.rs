@@ -89,6 +89,9 @@ fn state(json: &mut Writer, meta: &Meta) {
     if meta.rx_hash != 0 {
         json.hex_field("rx_hash", meta.rx_hash, 8);
     }
+    if let Some(color) = meta.color {
+        json.number_field("color", color);
+    }
     if meta.label != 0 {
         json.number_field("label", meta.label);
     }

@@ -48,7 +48,13 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
 fn call(class: &StageClass, random: &mut Random) -> String {
     if class.name == "switch" {
         // Two cases of the kind that is asked for, and the rest.
-        let cases = ["\"udp\\ntcp\"", "\"6,17\", by=protocol", "\"80,443\", by=dst_port", "\"5,7\", by=vlan"];
+        let cases = [
+            "\"udp\\ntcp\"",
+            "\"6,17\", by=protocol",
+            "\"80,443\", by=dst_port",
+            "\"5,7\", by=vlan",
+            "\"5,7\", by=color",
+        ];
         return format!("switch({})", random.pick(&cases));
     }
     let mut arguments = Vec::new();

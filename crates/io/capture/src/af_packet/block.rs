@@ -135,6 +135,7 @@ pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) 
         rx_hash: u32_at::<28>(headers),
         drops_before: 0,
         label: 0,
+        color: None,
         is_untimed: false,
     };
     // Bytes past the block are not ours to read.
@@ -227,6 +228,7 @@ mod tests {
             rx_hash: 0xabcd,
             drops_before: 0,
             label: 0,
+            color: None,
             is_untimed: false,
         };
         assert_eq!(meta, expected);

@@ -6,8 +6,15 @@
 //!          extension* [, sub-header], data, padding
 //! type       bit 7: an extension follows; bits 0-6: the kind of record
 //! flags      bits 0-1: the capture interface
-//! extension  8 bytes; bit 7 of the first: another follows
+//! extension  8 bytes; bit 7 of the first: another follows; bits 0-6: its kind; the rest, big endian, by its kind:
+//!            3 classification: flags u24 (bits 4-19: user), number u32
+//!            6 filter and hash: hash u8, colour u16, raw hash u32
+//!            14 signature: payload hash u24, colour u8, flow hash u24
+//!            16 flow: source u8, kind of hash u8, headers u8, flow hash u32
 //! ```
+//!
+//! The colour of a packet is the field of the kinds 10, 11, 15, 16, 17, 19 and 20, else that of an extension: whatever
+//! the filter on the card wrote there. Its hash is that of the last extension that has one.
 //!
 //! | kinds | sub-header | link type |
 //! |---|---|---|
@@ -114,6 +121,11 @@ fn counts_losses(kind: u8) -> bool {
     matches!(kind, 1..=9 | 12..=14 | 18 | 21..=24)
 }
 
+/// Whether the field of the loss counter holds a colour.
+fn is_colored(kind: u8) -> bool {
+    matches!(kind, 10 | 11 | 15 | 16 | 17 | 19 | 20)
+}
+
 impl Parser {
     /// Walks the window until the batch is full or a record is not there as a whole.
     pub(crate) fn parse(
@@ -153,14 +165,22 @@ impl Parser {
         let bytes = &window.rest()[..header.len];
         let content = Content::of(header.kind);
         let data = data(header, &content, bytes)?;
+        let class = Class::of(header, bytes);
         let link_type = link_type(&content, &bytes[data.clone()]);
         let interface = self.interface(header.port, link_type, interfaces);
         let whole = matches!(content, Content::Whole);
         let drops_before = if counts_losses(header.kind) { u64::from(header.counter) } else { 0 };
         let cap_len = data.len() as u32;
         let wire_len = if whole { cap_len } else { u32::from(header.wire_len) };
-        let meta =
-            Meta { timestamp: timestamp(header.time), wire_len, interface, drops_before, ..Meta::default() };
+        let meta = Meta {
+            timestamp: timestamp(header.time),
+            wire_len,
+            interface,
+            drops_before,
+            rx_hash: class.hash,
+            color: class.color,
+            ..Meta::default()
+        };
         Ok(Record { offset: window.at + data.start, cap_len, options_len: 0, meta })
     }
 
@@ -204,6 +224,40 @@ fn after_extensions(header: &Header, bytes: &[u8]) -> Result<usize, Fault> {
         at += 8;
     }
     Err(Fault::new("the extension headers of a record do not end within it".to_owned()))
+}
+
+/// The results of a card's classification of a packet.
+#[derive(Default)]
+struct Class {
+    color: Option<u16>,
+    /// 0 for none.
+    hash: u32,
+}
+
+impl Class {
+    /// Reads the extension headers, which [`after_extensions`] has found to end within the record.
+    fn of(header: &Header, bytes: &[u8]) -> Class {
+        let mut class = Class::default();
+        let words = bytes.get(HEADER_LEN..).unwrap_or_default().chunks_exact(8).take(EXTENSIONS_MAX);
+        let mut more = header.has_extension;
+        for word in words.map_while(|word| std::mem::replace(&mut more, word[0] & 0x80 != 0).then_some(word))
+        {
+            let value = ByteOrder::Big.u64(word, 0);
+            let (color, hash) = match word[0] & 0x7f {
+                3 => (Some((value >> 36) as u16), None),
+                6 => (Some((value >> 32) as u16), Some(value as u32)),
+                14 => (Some((value >> 24 & 0xff) as u16), Some(value as u32 & 0xff_ffff)),
+                16 => (None, Some(value as u32)),
+                _ => (None, None),
+            };
+            class.color = color.or(class.color);
+            class.hash = hash.unwrap_or(class.hash);
+        }
+        if is_colored(header.kind) {
+            class.color = Some(header.counter);
+        }
+        class
+    }
 }
 
 fn link_type(content: &Content, data: &[u8]) -> LinkType {

@@ -2,14 +2,14 @@
 //!
 //! | link type | kind of record |
 //! |---|---|
-//! | Ethernet | 2, with two bytes before the frame and its check sequence behind |
-//! | Cisco HDLC, PPP | 1 |
+//! | Ethernet | 2, with a colour 11; with two bytes before the frame and its check sequence behind |
+//! | Cisco HDLC, PPP | 1, with a colour 10 |
 //! | IPv4, IPv6, raw IP | 22, 23 |
 //! | InfiniBand | 21 |
 //! | ERF | as it is, with the length of what is there |
 
 use flate2::Crc;
-use tapline_packet::{Interface, LinkType, Packet, Timestamp};
+use tapline_packet::{Interface, LinkType, Meta, Packet, Timestamp};
 
 use super::frame::Frame;
 use crate::read::erf::{HEADER_LEN, is_packet};
@@ -61,7 +61,7 @@ pub(super) fn packet(
     let data = buffer.len();
     frame.write(buffer);
     let fcs_len = add_check_sequence(buffer, data, &frame, interface);
-    let kind = kind(interface.link_type, buffer.get(data).copied());
+    let (kind, counter) = kind_and_counter(interface.link_type, buffer.get(data).copied(), packet.meta);
     buffer.truncate(buffer.len().min(start + RECORD_LEN_MAX));
     // Padding is told from data by the length on the wire: a packet that was cut has none.
     if buffer.len() - data >= frame.wire_len as usize + fcs_len {
@@ -70,14 +70,13 @@ pub(super) fn packet(
     // Bytes behind the length on the wire would be read as padding.
     let wire_len = (frame.wire_len as usize).max(frame.len()) + fcs_len;
     let wire_len = u16::try_from(wire_len).unwrap_or(u16::MAX);
-    let losses = u16::try_from(packet.meta.drops_before).unwrap_or(u16::MAX);
     let len = (buffer.len() - start) as u16; // at most RECORD_LEN_MAX
     let header = &mut buffer[start..start + HEADER_LEN];
     header[..8].copy_from_slice(&time(packet.meta.timestamp).to_le_bytes());
     header[8] = kind;
     header[9] = FLAG_VARYING_LENGTH | (packet.meta.interface.0 % INTERFACES_MAX) as u8;
     header[10..12].copy_from_slice(&len.to_be_bytes());
-    header[12..14].copy_from_slice(&losses.to_be_bytes());
+    header[12..14].copy_from_slice(&counter.to_be_bytes());
     header[14..16].copy_from_slice(&wire_len.to_be_bytes());
     true
 }
@@ -111,6 +110,15 @@ fn add_check_sequence(buffer: &mut Vec<u8>, data: usize, frame: &Frame<'_>, inte
         buffer.extend_from_slice(&crc.sum().to_le_bytes());
     }
     FCS_LEN
+}
+
+/// The kind of record, and its field for a colour or for losses: those of a packet with a colour have no place.
+fn kind_and_counter(link_type: LinkType, first: Option<u8>, meta: &Meta) -> (u8, u16) {
+    match (kind(link_type, first), meta.color) {
+        (2, Some(color)) => (11, color),
+        (1, Some(color)) => (10, color),
+        (kind, _) => (kind, u16::try_from(meta.drops_before).unwrap_or(u16::MAX)),
+    }
 }
 
 fn kind(link_type: LinkType, first: Option<u8>) -> u8 {

@@ -1,6 +1,7 @@
 //! One program for the integration tests of this crate.
 
 mod cut;
+mod erf_colors;
 mod formats;
 mod hostile;
 mod oracle;

@@ -184,6 +184,53 @@ fn erf_packets_equal_tsharks_view() {
     assert_eq!(ours, theirs);
 }
 
+/// Colours and hashes as tshark finds them in the header and in extensions, and the colours in our copy.
+#[test]
+fn erf_colors_equal_tsharks_view() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, out] = ["x.erf", "out.erf"].map(|name| directory.path().join(name));
+    let mut file = samples::Bytes::new(tapline_file::ByteOrder::Little);
+    let time = |second: u64| (1_700_000_000 + second) << 32;
+    let frame = [&[0, 0], &data(64)[..], &[0; 6]].concat();
+    let behind = |extension: [u8; 8]| [&extension[..], &frame[..]].concat();
+    file.erf(time(0), 11, 0, 0x1234, 64, &frame).erf(time(1), 16, 0, 7, 64, &frame);
+    file.erf(time(2), 2 | 0x80, 0, 0, 64, &behind([6, 0x55, 1, 2, 0xde, 0xad, 0xbe, 0xef]));
+    file.erf(time(3), 2 | 0x80, 0, 0, 64, &behind([3, 0x0a, 0xbc, 0xd4, 0, 0, 0, 9]));
+    file.erf(time(4), 2 | 0x80, 0, 0, 64, &behind([16, 7, 5, 0, 1, 2, 3, 4]));
+    std::fs::write(&path, &file.bytes).unwrap();
+    let of_tshark = |path: &Path, fields: &[&str]| -> Option<Vec<Vec<Option<u32>>>> {
+        let fields = fields.iter().flat_map(|field| ["-e", *field]);
+        let arguments: Vec<&str> = ["-r", path.to_str()?, "-T", "fields"].into_iter().chain(fields).collect();
+        let output =
+            String::from_utf8(run("tshark", &arguments)?.unwrap_or_else(|why| panic!("{why}"))).ok()?;
+        let number = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        Some(output.lines().map(|line| line.split('\t').map(number).collect()).collect())
+    };
+    let colors = ["erf.color", "erf.ehdr.bfs.color", "erf.ehdr.class.flags.user"];
+    let hashes = ["erf.ehdr.bfs.rawhash", "erf.ehdr.flowid.flowhash"];
+    let Some(theirs) = of_tshark(&path, &[&colors[..], &hashes[..]].concat()) else {
+        return eprintln!("skipped: no tshark here");
+    };
+    let theirs: Vec<_> = theirs
+        .iter()
+        .map(|fields| {
+            (fields[..3].iter().flatten().next().copied(), fields[3..].iter().flatten().next().copied())
+        })
+        .collect();
+    let ours: Vec<_> = read_source(&mut open(&path))
+        .packets
+        .iter()
+        .map(|p| (p.meta.color.map(u32::from), Some(p.meta.rx_hash).filter(|hash| *hash != 0)))
+        .collect();
+    assert_eq!(ours, theirs);
+    copy(&path, &out, |options| options.format = Format::Erf);
+    let copied: Vec<_> = of_tshark(&out, &["erf.color"]).expect("it ran before").concat();
+    assert_eq!(copied, [Some(0x1234), Some(7), Some(0x102), Some(0xabcd), None]);
+}
+
 /// Nanoseconds survive into pcap; tcpdump's own copy at that precision is the same file.
 #[test]
 fn nanosecond_copies_equal_tcpdumps() {

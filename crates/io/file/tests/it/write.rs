@@ -208,6 +208,7 @@ fn pcapng_written_from_live_metadata() {
         packet_type: PacketType::Multicast,
         drops_before: 4,
         label: 0,
+        color: None,
         is_untimed: false,
         vlan: Some(VlanTag { tpid: 0x88a8, tci: 7 }),
         ..Meta::default()
