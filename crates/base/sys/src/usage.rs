@@ -72,6 +72,12 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
 }
 
+/// Bytes of a page of memory.
+pub fn page_len() -> usize {
+    // SAFETY: sysconf(3) takes an integer and has no conditions.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Times that the processor was given up, and that memory was brought in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedulerCounts {

@@ -47,8 +47,9 @@ pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two from 64 KiB on: the
-/// kernel hands packets over by blocks that must hold the longest one. Changing it empties the buffer.
+/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two: the kernel hands
+/// packets over by blocks that must hold the longest one, 64 KiB unless the snap length is less. Changing it empties the
+/// buffer.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`].

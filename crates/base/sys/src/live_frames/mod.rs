@@ -106,7 +106,7 @@ pub struct LiveFrames {
 impl LiveFrames {
     /// The longest frame that a page holds, in bytes.
     pub fn room() -> u32 {
-        page_len().saturating_sub(PAGE_RESERVE) as u32
+        crate::usage::page_len().saturating_sub(PAGE_RESERVE) as u32
     }
 
     /// For the interface of this number, in the network namespace of the calling thread, and frames of up to
@@ -285,11 +285,6 @@ fn full_when_out_of_numbers(error: SyscallError) -> SyscallError {
         libc::ENOSPC => SyscallError::from_errno(error.call, libc::ENOBUFS),
         _ => error,
     }
-}
-
-fn page_len() -> usize {
-    // SAFETY: sysconf(3) takes an integer.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 #[cfg(test)]

@@ -395,7 +395,8 @@ impl Opener {
     /// The ring of an interface; of `only_len` bytes if that is given.
     fn geometry(&self, speed: Option<u64>, rings: u64, only_len: Option<u64>, mtu: u32) -> RingGeometry {
         let AfPacketSettings { ring_len, latency_ms, workers, min_packets, .. } = *self.settings;
-        let packet_len = mtu.saturating_add(LINK_HEADER_LEN).min(self.settings.snap_len());
+        let snap_len = self.settings.snap_len();
+        let packet_len = mtu.saturating_add(LINK_HEADER_LEN).min(snap_len);
         let ring_len = only_len.or(ring_len);
         let workers = workers.max(1) as u64;
         size::geometry(&size::Wish {
@@ -405,7 +406,7 @@ impl Opener {
             rings: rings.max(1) * workers,
             memory: self.memory,
             retire_ms: latency_ms.max(1),
-            packets: min_packets.map(|packets| (packets, packet_len)),
+            packets: min_packets.map(|packets| size::BlockWish { packets, packet_len, snap_len }),
         })
     }
 

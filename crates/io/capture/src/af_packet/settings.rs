@@ -68,8 +68,9 @@ pub struct AfPacketSettings {
     /// Milliseconds after which packets are handed over though their block is not full, at least 1.
     pub latency_ms: u32,
     /// The least number of packets to hand over together, unless their time ([`latency_ms`](Self::latency_ms)) is over
-    /// before; `None` to choose blocks by the ring's length. Packets shorter than the link's longest fill a block in
-    /// greater number: a block has 64 KiB at least.
+    /// before; `None` to choose blocks by the ring's length. Packets shorter than the link's longest, or than
+    /// [`snap_len`](Self::snap_len) if that is less, fill a block in greater number. A block has room for any packet:
+    /// 64 KiB at least, or less with a snap length below that.
     pub min_packets: Option<u32>,
     /// The clock that stamps the packets.
     pub timestamps: TimestampSource,

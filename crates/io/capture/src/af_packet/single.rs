@@ -369,17 +369,17 @@ fn map_ring(
         retire_ms: settings.latency_ms.max(1),
         ..size::Wish::default()
     };
-    let wanted = with_blocks(size::geometry(&wish), settings.block_len);
+    let wanted =
+        with_blocks(size::geometry(&wish), settings.block_len, size::block_len_min(settings.snap_len));
     size::largest(wanted, &settings.name, |geometry| socket.map_ring(geometry, false))
 }
 
 /// A ring of the same size with blocks of about this length: a power of two that the longest packet fits, and at least
 /// two of them.
-fn with_blocks(geometry: RingGeometry, block_len: Option<u32>) -> RingGeometry {
-    const BLOCK_LEN_MIN: u64 = 64 << 10;
+fn with_blocks(geometry: RingGeometry, block_len: Option<u32>, least: u64) -> RingGeometry {
     let Some(wanted) = block_len else { return geometry };
-    let most = (geometry.len() / 2).max(BLOCK_LEN_MIN);
-    let block_len = u64::from(wanted).next_power_of_two().clamp(BLOCK_LEN_MIN, 1 << most.ilog2());
+    let most = (geometry.len() / 2).max(least);
+    let block_len = u64::from(wanted).next_power_of_two().clamp(least, 1 << most.ilog2());
     let block_count = geometry.len().div_ceil(block_len).max(2);
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, ..geometry }
 }
@@ -391,11 +391,14 @@ mod tests {
     #[test]
     fn blocks_are_as_asked_if_a_packet_fits() {
         let geometry = RingGeometry { block_len: 1 << 18, block_count: 8, retire_ms: 10 };
-        let blocks = |wanted| {
-            let RingGeometry { block_len, block_count, .. } = with_blocks(geometry, wanted);
+        let blocks_of = |wanted, snap_len| {
+            let least = size::block_len_min(snap_len);
+            let RingGeometry { block_len, block_count, .. } = with_blocks(geometry, wanted, least);
             (block_len, block_count)
         };
+        let blocks = |wanted| blocks_of(wanted, 65_535);
         assert_eq!(blocks(None), (1 << 18, 8));
+        assert_eq!(blocks_of(Some(16_000), 96), (1 << 14, 128));
         assert_eq!(blocks(Some(16_000)), (1 << 16, 32));
         assert_eq!(blocks(Some(100_000)), (1 << 17, 16));
         assert_eq!(blocks(Some(u32::MAX)), (1 << 20, 2));

@@ -3,6 +3,7 @@
 //! ```text
 //! ring  = as -B says, else by link, workers and memory: tapline_sys::default_ring_len
 //! block = so that a second's worth of hand-overs fits the ring, 128 KiB to 1 MiB;  64 KiB in rings under 1 MiB
+//!         or, for a number of packets, so long as they are; 64 KiB at least, or less with a short snap length
 //! ```
 //!
 //! Blocks are handed over when they are full or when their time is over, however little they hold. So a ring bears a
@@ -49,8 +50,19 @@ pub(super) struct Wish {
     pub(super) memory: u64,
     /// Milliseconds until a block is handed over though not full.
     pub(super) retire_ms: u32,
-    /// The least number of packets that a full block holds, and the most captured bytes that one of them has.
-    pub(super) packets: Option<(u32, u32)>,
+    /// The packets for which a block is made, if their number decides.
+    pub(super) packets: Option<BlockWish>,
+}
+
+/// A number of packets for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockWish {
+    /// The least number of packets that a full block holds.
+    pub(super) packets: u32,
+    /// Captured bytes of the longest packet on the link.
+    pub(super) packet_len: u32,
+    /// Captured bytes of any packet, at most: those that offload makes are longer than the link's.
+    pub(super) snap_len: u32,
 }
 
 /// The ring to ask for.
@@ -60,7 +72,7 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
         None => default_ring_len(wish.speed, wish.workers, wish.rings, wish.memory),
     };
     let block_len = match wish.packets {
-        Some((packets, packet_len)) => block_len_of(packets, packet_len, len),
+        Some(wish) => block_len_of(&wish, len),
         None => block_len(len, wish.retire_ms),
     };
     let block_count = (len.div_ceil(block_len)).max(2);
@@ -123,11 +135,17 @@ pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Du
 }
 
 /// The length of a block that holds this number of packets when it is full, at most half of the ring.
-fn block_len_of(packets: u32, packet_len: u32, ring_len: u64) -> u64 {
-    let frame_len = u64::from(packet_len) + FRAME_OVERHEAD;
-    let wanted = (u64::from(packets) * frame_len + BLOCK_HEADER_LEN).next_power_of_two();
+fn block_len_of(wish: &BlockWish, ring_len: u64) -> u64 {
+    let frame_len = u64::from(wish.packet_len) + FRAME_OVERHEAD;
+    let wanted = (u64::from(wish.packets) * frame_len + BLOCK_HEADER_LEN).next_power_of_two();
     let most = 1 << (ring_len / 2).max(BLOCK_LEN_MIN).ilog2();
-    wanted.clamp(BLOCK_LEN_MIN, most)
+    wanted.clamp(block_len_min(wish.snap_len), most)
+}
+
+/// The shortest block that any packet fits, cut to a snap length: a packet that does not fit is cut by the kernel.
+pub(super) fn block_len_min(snap_len: u32) -> u64 {
+    let longest = u64::from(snap_len) + FRAME_OVERHEAD + BLOCK_HEADER_LEN;
+    longest.max(tapline_sys::usage::page_len() as u64).next_power_of_two().min(BLOCK_LEN_MIN)
 }
 
 fn block_len(ring_len: u64, retire_ms: u32) -> u64 {
@@ -192,6 +210,23 @@ mod tests {
         assert_eq!(len(asked(1)), (128 << 10, 64 << 10));
         assert_eq!(len(asked(3 * GIB)).0, 2 * GIB);
         assert_eq!(len(asked(100 * MIB + 1)).0, 101 * MIB);
+    }
+
+    /// With a short snap length a block is as long as its packets are; any packet has room in one.
+    #[test]
+    fn blocks_are_for_a_number_of_packets() {
+        let block = |packets, packet_len, snap_len| {
+            let wish = BlockWish { packets, packet_len, snap_len };
+            geometry(&Wish { ring_len: Some(16 * MIB), packets: Some(wish), ..Wish::default() }).block_len
+        };
+        assert_eq!([block(64, 64, 64), block(1, 96, 96)], [16 << 10, tapline_sys::usage::page_len() as u32]);
+        assert_eq!([block(64, 1536, 262_144), block(1, 1536, 262_144)], [128 << 10, 64 << 10]);
+        assert_eq!(block(1, 1536, 9000), 16 << 10, "offload makes packets of up to the snap length");
+        for snap_len in [0, 1, 68, 96, 1500, 4000, 9000, 40_000, 65_000] {
+            let least = block_len_min(snap_len);
+            assert!(least >= u64::from(snap_len) + FRAME_OVERHEAD + BLOCK_HEADER_LEN, "{snap_len}");
+        }
+        assert_eq!(block_len_min(u32::MAX), BLOCK_LEN_MIN);
     }
 
     #[test]
