@@ -18,7 +18,7 @@
 //! memory                                    prefetching, and memory in large pages
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh their output
 //! clock, tsc, usage, timer                  time, processor time, and sleeping until a moment
-//! clock_state, disk, process                synchronization of the clock, room for files, signals to other processes
+//! clock_state, ptp, disk, process           synchronization of the clocks, room for files, signals to other processes
 //! unnamed                                   files that have no name until they are whole
 //! affinity                                  processors of a thread
 //! host_name                                 names of addresses: getnameinfo(3)
@@ -70,6 +70,7 @@ mod poll;
 pub mod privilege;
 pub mod proc_packet;
 pub mod process;
+pub mod ptp;
 mod ring_len;
 mod route;
 pub mod sandbox;

@@ -1,9 +1,9 @@
 //! The clock that packets get their times from.
 
 use super::{Check, Run};
-use crate::{Change, Facts, Finding, Severity};
+use crate::{Change, Facts, Finding, Interface, Severity};
 
-pub(super) const CHECKS: [Check; 3] = [
+pub(super) const CHECKS: [Check; 4] = [
     Check {
         name: "clock_source",
         subject: "clock source of the kernel",
@@ -17,6 +17,13 @@ pub(super) const CHECKS: [Check; 3] = [
         why: "Traces of two machines can only be compared if both clocks are synchronised.",
         source: "adjtimex(2): STA_UNSYNC, maxerror",
         run: Run::Machine(synchronised),
+    },
+    Check {
+        name: "adapter_clock",
+        subject: "distance of the adapter's clock from the system's",
+        why: "Time stamps of the adapter (`-j adapter`) are in the time of its clock, which may be UTC, TAI or any other.",
+        source: "linux/ptp_clock.h: PTP_SYS_OFFSET_EXTENDED; adjtimex(2): tai",
+        run: Run::Interface(adapter_clock),
     },
     Check {
         name: "invariant_counter",
@@ -83,6 +90,49 @@ fn synchronised(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
+/// Clocks that are closer than this to UTC or TAI are meant to show it.
+const IN_STEP_NS: u64 = 10_000_000;
+/// Seconds that TAI has been ahead of UTC since 2017, for kernels that nothing has given them.
+const TAI_OFFSET_S: i32 = 37;
+
+fn adapter_clock(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let name = interface.name();
+    let Some(read) = &interface.clock_offset else { return Vec::new() };
+    let offset = match read {
+        Ok(offset) => *offset,
+        Err(why) => {
+            let text = format!("the distance of the adapter's clock from the system's is unknown: {why}");
+            return vec![Finding::not_told(name, text)];
+        }
+    };
+    let told = facts.machine.clock.map_or(0, |clock| clock.tai_offset);
+    let tai_offset = if told == 0 { TAI_OFFSET_S } else { told };
+    let from_tai = offset.offset_ns.saturating_sub(i64::from(tai_offset) * 1_000_000_000);
+    let sign = if offset.offset_ns < 0 { "behind" } else { "ahead of" };
+    let seconds = offset.offset_ns.unsigned_abs() / 1_000_000_000;
+    let nanos = offset.offset_ns.unsigned_abs() % 1_000_000_000;
+    let distance = format!("{seconds}.{nanos:09} s {sign} UTC, to {} ns", offset.error_ns);
+    let (severity, scale, text) = if offset.offset_ns.unsigned_abs() < IN_STEP_NS {
+        (Severity::Fine, "utc", format!("the adapter's clock shows UTC: {distance}"))
+    } else if from_tai.unsigned_abs() < IN_STEP_NS {
+        (
+            Severity::Note,
+            "tai",
+            format!("the adapter's clock shows TAI, and so do its time stamps: {distance}"),
+        )
+    } else {
+        (Severity::Note, "own", format!("the adapter's clock shows a time of its own: {distance}"))
+    };
+    let finding = Finding::on(name, severity, text)
+        .with("scale", scale)
+        .with("offset_seconds", offset.offset_ns as f64 / 1e9)
+        .with("error_nanoseconds", offset.error_ns);
+    vec![match told {
+        0 => finding,
+        told => finding.with("tai_offset_seconds", u64::from(told.unsigned_abs())),
+    }]
+}
+
 fn counter(facts: &Facts) -> Vec<Finding> {
     vec![match facts.machine.is_tsc_invariant {
         None => Finding::machine(Severity::NotTold, "this processor has no such flag"),
@@ -93,7 +143,9 @@ fn counter(facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
+    use tapline_sys::Link;
     use tapline_sys::clock_state::ClockState;
+    use tapline_sys::ptp::ClockOffset;
 
     use super::*;
     use crate::Machine;
@@ -117,6 +169,29 @@ mod tests {
         assert!(mend.changes[0].to_string().ends_with("current_clocksource: tsc"));
         let none = of(&["hpet", "acpi_pm"]);
         assert_eq!((none.severity, none.remedy), (Severity::Delays, None));
+    }
+
+    #[test]
+    fn an_adapters_clock_is_utc_tai_or_its_own() {
+        let of = |offset_ns, tai_offset| {
+            let clock = Some(ClockState { tai_offset, ..ClockState::default() });
+            let link = Link { name: "eth0".into(), ..Link::default() };
+            let clock_offset = Some(Ok(ClockOffset { offset_ns, error_ns: 400 }));
+            let interface = Interface { link, clock_offset, ..Interface::default() };
+            let finding =
+                adapter_clock(&interface, &facts(Machine { clock, ..Machine::default() })).remove(0);
+            (finding.severity, finding.text)
+        };
+        let (utc, tai, own) = (of(-1_500, 37), of(37_000_000_900, 0), of(36_000_000_900, 37));
+        assert_eq!((utc.0, tai.0, own.0), (Severity::Fine, Severity::Note, Severity::Note));
+        assert!(utc.1.contains("shows UTC: 0.000001500 s behind UTC, to 400 ns"), "{}", utc.1);
+        assert!(tai.1.contains("shows TAI") && tai.1.contains("37.000000900 s ahead of UTC"), "{}", tai.1);
+        assert!(own.1.contains("a time of its own"), "{}", own.1);
+        assert!(of(36_000_000_900, 36).1.contains("shows TAI"), "the kernel's own number counts");
+        let none = adapter_clock(&Interface::default(), &Facts::default());
+        assert!(none.is_empty(), "no clock, no finding");
+        let unread = Interface { clock_offset: Some(Err("EACCES".into())), ..Interface::default() };
+        assert_eq!(adapter_clock(&unread, &Facts::default())[0].severity, Severity::NotTold);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs;
 
 use tapline_sys::packet_diag;
 use tapline_sys::proc_packet::{self, SocketHolder};
+use tapline_sys::ptp::{self, ClockOffset};
 use tapline_sys::{
     Channels, Coalescing, DriverInfo, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Offload,
     PauseFrames, ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
@@ -51,6 +52,8 @@ pub struct Interface {
     pub mode: Option<LinkMode>,
     /// Clocks that can stamp packets.
     pub timestamping: Option<Timestamping>,
+    /// Distance of the adapter's clock from the system's, or why it is unknown; `None` without such a clock.
+    pub clock_offset: Option<Result<ClockOffset, String>>,
     /// XDP features of the driver.
     pub xdp: Option<XdpFeatures>,
     /// The adapter's and the kernel's counters of loss.
@@ -178,6 +181,9 @@ impl Reader {
             driver,
             ..Interface::default()
         };
+        let clock = interface.timestamping.and_then(|stamps| u32::try_from(stamps.clock).ok());
+        interface.clock_offset =
+            clock.map(|number| ptp::read_offset(number).map_err(|error| error.to_string()));
         interface.hash_fields =
             flows.iter().filter_map(|&flow| Some((flow, control.hash_fields(name, flow).ok()?))).collect();
         interface
