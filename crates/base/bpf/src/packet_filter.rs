@@ -9,6 +9,11 @@ pub trait PacketFilter: Send + Sync {
     /// Whether the filter accepts a packet.
     fn accepts(&self, packet: Packet<'_>) -> bool;
 
+    /// The number that the filter returns for a packet: 0 rejects it. Engines that know no number return 1.
+    fn verdict(&self, packet: Packet<'_>) -> u64 {
+        self.accepts(packet).into()
+    }
+
     /// Keeps in `selection` the packets of `batch` that the filter accepts. Engines that take a batch at once do
     /// better than packet by packet.
     ///

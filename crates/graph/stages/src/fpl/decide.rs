@@ -10,6 +10,7 @@ use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext
 use tapline_packet::{Batch, Interface, Selection};
 use tapline_source::{Error, FilterAccount};
 
+use crate::labels::Labels;
 use crate::unfit::{Rejecting, unfit_text};
 
 /// Returns the filter for the packets of an interface; the same [`Arc`] for interfaces that share it.
@@ -30,6 +31,8 @@ pub struct FplStage {
     unfit: Option<String>,
     fits: bool,
     events: Vec<String>,
+    /// Labels of packets, if they get the number that the program returns.
+    labels: Option<Labels>,
 }
 
 impl FplStage {
@@ -44,7 +47,14 @@ impl FplStage {
             unfit: None,
             fits: false,
             events: Vec::new(),
+            labels: None,
         }
+    }
+
+    /// Labels each packet with the number that the program returns for it, 255 for a greater one.
+    #[must_use]
+    pub fn labelling(self) -> FplStage {
+        FplStage { labels: Some(Labels::default()), ..self }
     }
 
     /// The memory of the filters is shared with other processes: they are served between two batches.
@@ -92,6 +102,21 @@ impl FplStage {
     }
 }
 
+/// Leaves only accepted packets in the selection, with the verdicts on them as labels.
+fn label(engines: &[Arc<dyn PacketFilter>], packets: &mut Packets<'_>, labels: &mut Labels) {
+    let all = packets.batch;
+    labels.begin();
+    packets.selection.retain(|index| {
+        let packet = all.packet(index);
+        let engine = engines.get(packet.meta.interface.0 as usize);
+        let verdict = engine.map_or(1, |engine| engine.verdict(packet));
+        if verdict != 0 {
+            labels.set(&all, index, u8::try_from(verdict).unwrap_or(u8::MAX));
+        }
+        verdict != 0
+    });
+}
+
 impl Stage for FplStage {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         if packets.interfaces.len() > self.engines.len()
@@ -103,11 +128,19 @@ impl Stage for FplStage {
         if let Some(shared) = &self.shared {
             shared.begin();
         }
-        self.select(&packets.batch, &mut packets.selection);
+        let all = packets.batch;
+        if let Some(labels) = &mut self.labels {
+            label(&self.engines, packets, labels);
+        } else {
+            self.select(&packets.batch, &mut packets.selection);
+        }
         if let Some(shared) = &self.shared {
             shared.end();
         }
-        out.pass(packets)
+        match &self.labels {
+            None => out.pass(packets),
+            Some(labels) => out.pass(&mut packets.changed(labels.of(&all))),
+        }
     }
 
     fn tick(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {

@@ -18,7 +18,8 @@ pub(crate) const CLASS: StageClass = StageClass {
     name: "fpl",
     summary: "packets for which a program in FPL returns other than 0",
     description: "The program has memory, which lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
-        that are not 0.",
+        that are not 0. With label=yes a packet passes with the number that the program returns as its label (255 for a greater one), by which \
+        switch(by=label) chooses its output.",
     parameters: &[
         Parameter::required("file", ParameterType::Path).means("the program"),
         Parameter::new("cells", ParameterType::Number(1, 1 << 24), "1024")
@@ -29,6 +30,7 @@ pub(crate) const CLASS: StageClass = StageClass {
             .means("cells that the result shows: the first ones"),
         Parameter::new("memory", ParameterType::Text, "")
             .means("a file for the memory: other processes can read and change it (tapline memory), and it outlives the graph"),
+        LABEL,
     ],
     order: Order::All,
     example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
@@ -40,6 +42,10 @@ pub(crate) const CLASS: StageClass = StageClass {
     make: Constructor::Stage(make),
     ..StageClass::BASE
 };
+
+/// Whether the value of a stage becomes the label of its packets.
+pub(crate) const LABEL: Parameter = Parameter::new("label", ParameterType::Choice(&["no", "yes"]), "no")
+    .means("whether packets get the stage's value as their label, for switch(by=label)");
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let path = site.common.path(arguments.text("file"));
@@ -58,6 +64,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let decider = Arc::clone(&program);
     let decide = FplStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
     let decide = decide.sharing(program.shared());
+    let decide = if arguments.text("label") == "yes" { decide.labelling() } else { decide };
     Ok(Box::new(Program { decide, program, n: arguments.number("n") as usize }))
 }
 
@@ -84,5 +91,30 @@ impl Stage for Program {
         let row = |(cell, value): (u64, u64)| vec![Cell::from(cell), Cell::from(value)];
         let rows = self.program.cells(0).take(self.n).map(row).collect();
         Some(Table { columns: vec!["cell", "value"], rows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::Trial;
+
+    /// The program's number is the output, without a label there is one output.
+    #[test]
+    fn the_value_of_a_program_chooses_the_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("first.fpl");
+        std::fs::write(&program, "RETURN PKT.B[0]\n").unwrap();
+        let shares = |label: &str| {
+            let text = format!(
+                "s :: switch(by=label); file(\"in\") -> fpl(\"{}\", label={label}) -> s; s[0] -> json; s[1] -> json; s[3] -> json",
+                program.display()
+            );
+            let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+            trial.push_frames(&(0..60_u8).map(|number| vec![number % 4; 60]).collect::<Vec<_>>());
+            trial.assert_balanced();
+            [0, 1, 2].map(|end| trial.arrived_at(end).len())
+        };
+        assert_eq!(shares("yes"), [0, 15, 15], "0 is refused, and 2 leads nowhere");
+        assert_eq!(shares("no"), [45, 0, 0]);
     }
 }

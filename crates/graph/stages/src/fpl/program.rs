@@ -226,7 +226,11 @@ struct Native {
 
 impl PacketFilter for Native {
     fn accepts(&self, packet: Packet<'_>) -> bool {
-        self.native.run(packet, &self.memory) != 0
+        self.verdict(packet) != 0
+    }
+
+    fn verdict(&self, packet: Packet<'_>) -> u64 {
+        self.native.run(packet, &self.memory)
     }
 
     fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
@@ -241,7 +245,11 @@ struct Interpreted {
 
 impl PacketFilter for Interpreted {
     fn accepts(&self, packet: Packet<'_>) -> bool {
-        self.machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, &self.memory) != 0
+        self.verdict(packet) != 0
+    }
+
+    fn verdict(&self, packet: Packet<'_>) -> u64 {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, &self.memory)
     }
 
     fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {

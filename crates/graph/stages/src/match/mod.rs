@@ -14,6 +14,8 @@ use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 use tapline_source::Error;
 
+use crate::fpl::LABEL;
+use crate::labels::Labels;
 use flow::Flows;
 
 pub(crate) const CLASS: StageClass = StageClass {
@@ -23,7 +25,8 @@ pub(crate) const CLASS: StageClass = StageClass {
         bytes. With borders=flow a pattern may be spread over packets of a flow, and the one in which it ends is passed on: TCP in the order of its sequence \
         numbers, others as they come. Segments that come late are searched alone; bytes that were lost or not captured match nothing. The result says \
         in how many packets each pattern ended, and the place where it was found first: the flow, and the byte of its payload (of the packet's, without \
-        borders=flow).",
+        borders=flow). With label=yes a packet passes with the line of the pattern in the list as its label (of several the first; 255 for a later one), \
+        by which switch(by=label) chooses its output.",
     parameters: &[
         Parameter::new("text", ParameterType::Text, "").means("one pattern: its bytes as text"),
         Parameter::new("list", ParameterType::Text, "")
@@ -35,6 +38,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         Parameter::new("room", ParameterType::Number(1, 100_000_000), "100000")
             .means("directions of flows that are remembered for certain; each takes 150 bytes and up to twice the longest pattern"),
         Parameter::new("n", ParameterType::Number(1, 262_144), "20").means("patterns that the result shows"),
+        LABEL,
     ],
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp dst port 80\") -> match(\"default.ida?\") -> print",
@@ -71,7 +75,8 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let ids = patterns.patterns().iter().map(|pattern| pattern.id as usize + 1).max().unwrap_or(0);
     let flows = (arguments.text("borders") == "flow").then(|| Flows::new(arguments.number("room") as usize));
     let met = vec![PatternMatches::default(); ids];
-    Ok(Box::new(Search { patterns, flows, met, last: Vec::new(), n: arguments.number("n") as usize }))
+    let labels = (arguments.text("label") == "yes").then(Labels::default);
+    Ok(Box::new(Search { patterns, flows, met, last: Vec::new(), labels, n: arguments.number("n") as usize }))
 }
 
 struct Search {
@@ -81,6 +86,8 @@ struct Search {
     met: Vec<PatternMatches>,
     /// Patterns of the packet at hand, and where they begin.
     last: Vec<(u32, u64)>,
+    /// Labels of packets, if they get the number of their first pattern.
+    labels: Option<Labels>,
     n: usize,
 }
 
@@ -126,8 +133,18 @@ impl Search {
 impl Stage for Search {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let all = packets.clone();
-        packets.selection.retain(|index| self.search(&all.headers(index), all.batch.packet(index)));
-        out.pass(packets)
+        self.labels.iter_mut().for_each(Labels::begin);
+        packets.selection.retain(|index| {
+            let is_found = self.search(&all.headers(index), all.batch.packet(index));
+            if let (Some(labels), Some((id, _))) = (&mut self.labels, self.last.first()) {
+                labels.set(&all.batch, index, u8::try_from(*id).unwrap_or(u8::MAX));
+            }
+            is_found
+        });
+        match &self.labels {
+            None => out.pass(packets),
+            Some(labels) => out.pass(&mut packets.changed(labels.of(&all.batch))),
+        }
     }
 
     fn result(&self) -> Option<Table> {
@@ -157,5 +174,28 @@ impl Stage for Search {
             let firsts = ours.first.take().into_iter().chain(theirs.first.clone());
             ours.first = firsts.min();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::Trial;
+
+    /// The line of the first pattern of the list that is in a packet is its output.
+    #[test]
+    fn the_pattern_that_is_found_chooses_the_output() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("list.txt");
+        std::fs::write(&list, "apple\npear\nplum\n").unwrap();
+        let text = format!(
+            "s :: switch(by=label); file(\"in\") -> match(list=\"{}\", label=yes) -> s; s[1] -> json; s[2] -> json; s[3] -> json",
+            list.display()
+        );
+        let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        let packet = |text: &str| [&[0xff; 14], text.as_bytes()].concat();
+        let texts = ["a pear", "plum and pear", "cherry", "apple", "plum"];
+        trial.push_frames(&texts.map(packet));
+        trial.assert_balanced();
+        assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [1, 2, 1]);
     }
 }
