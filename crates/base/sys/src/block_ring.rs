@@ -22,6 +22,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::SyscallError;
 use crate::error::check;
 
+/// Offsets of words in a block.
+const STATUS_OFFSET: usize = 8;
+const PACKETS_OFFSET: usize = 12;
+const FIRST_OFFSET: usize = 16;
+
 /// The size of a ring, and the time after which its blocks are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGeometry {
@@ -71,6 +76,28 @@ pub struct BlockRing {
     /// The block that is held, or that will be handed over next.
     current: usize,
     is_held: bool,
+    last: Last,
+}
+
+/// The block that the kernel was filling when the ring was [ended](BlockRing::end).
+#[derive(Debug, Default)]
+enum Last {
+    /// The ring goes on.
+    #[default]
+    None,
+    /// Place of the block in the ring, what its head said, and its bytes.
+    Copied(usize, BlockHead, Box<[u8]>),
+    /// There is nothing behind this place.
+    Behind(usize),
+}
+
+impl Last {
+    fn copy_of(&self, block: usize) -> Option<(&BlockHead, &[u8])> {
+        match self {
+            Last::Copied(place, head, bytes) if *place == block => Some((head, &bytes[..])),
+            _ => None,
+        }
+    }
 }
 
 // SAFETY: the mapping belongs to this value alone and does not depend on the thread that made it.
@@ -90,7 +117,7 @@ impl BlockRing {
         }
         let base = NonNull::new(address.cast()).ok_or(SyscallError::from_errno("mmap", libc::ENOMEM))?;
         let (block_len, block_count) = (geometry.block_len as usize, geometry.block_count as usize);
-        let ring = BlockRing { base, block_len, block_count, current: 0, is_held: false };
+        let ring = BlockRing { base, block_len, block_count, current: 0, is_held: false, last: Last::None };
         // A mapping holds the socket open. A child process must not have it: the socket would outlive us there.
         // SAFETY: address and length are those of the mapping just made, and only its inheritance changes.
         check("madvise(MADV_DONTFORK)", unsafe { libc::madvise(address, len, libc::MADV_DONTFORK) })?;
@@ -116,6 +143,9 @@ impl BlockRing {
             return None;
         }
         self.is_held = true;
+        if let Some((head, _)) = self.last.copy_of(self.current) {
+            return Some(*head);
+        }
         let (status, head) = self.head(self.current);
         Some(BlockHead {
             is_losing: status & libc::TP_STATUS_LOSING != 0,
@@ -128,6 +158,9 @@ impl BlockRing {
     pub fn held(&self) -> &[u8] {
         if !self.is_held {
             return &[];
+        }
+        if let Some((_, bytes)) = self.last.copy_of(self.current) {
+            return bytes;
         }
         // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until
         // we give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
@@ -142,6 +175,10 @@ impl BlockRing {
     pub fn held_mut(&mut self) -> &mut [u8] {
         if !self.is_held {
             return &mut [];
+        }
+        if self.last.copy_of(self.current).is_some() {
+            let Last::Copied(_, _, bytes) = &mut self.last else { return &mut [] };
+            return bytes;
         }
         // SAFETY: as in `held`; `&mut self` makes it the only slice. The kernel reads nothing of a block but its
         // status, which it expects us to write.
@@ -184,11 +221,45 @@ impl BlockRing {
         if !self.is_held {
             return;
         }
+        if self.last.copy_of(self.current).is_some() {
+            (self.last, self.is_held) = (Last::Behind(self.current), false);
+            return;
+        }
         // Release: our reads of the block are done before the kernel may see it free. Pairs with the load of
         // BLOCK_STATUS and the smp_rmb() in prb_dispatch_next_block() and prb_open_block().
         self.status(self.current).store(libc::TP_STATUS_KERNEL, Ordering::Release);
         self.current = (self.current + 1) % self.block_count;
         self.is_held = false;
+    }
+
+    /// Ends a ring into which the kernel puts no packet any more: the block that it was filling is handed over behind
+    /// those that are full, and does not wait for its time. The caller has seen to that with
+    /// [`attach_drop_all`](crate::PacketSocket::attach_drop_all) and
+    /// [`wait_for_receive_paths`](crate::wait_for_receive_paths), and knows by the kernel's counts how many packets were
+    /// neither read nor handed over. A block with another number of packets is a former one, which a ring that was full
+    /// has not opened again: nothing changes then.
+    pub fn end(&mut self, packets: u64) {
+        let first = self.current + usize::from(self.is_held);
+        let mut places = (first..self.current + self.block_count).map(|block| block % self.block_count);
+        // In a ring that is full the kernel fills no block.
+        let Some(open) = places.find(|&block| !self.is_ready(block)) else { return };
+        // SAFETY: the word lies in the mapping and is aligned; any value is possible, and the block's reader checks it.
+        let word = |at: usize| unsafe { self.block(open).add(at).cast::<u32>().read_volatile() };
+        let head = BlockHead {
+            packets: word(PACKETS_OFFSET),
+            first_offset: word(FIRST_OFFSET),
+            is_timed_out: true,
+            ..BlockHead::default()
+        };
+        if packets == 0 || u64::from(head.packets) != packets {
+            return;
+        }
+        let mut bytes = vec![0; self.block_len].into_boxed_slice();
+        // SAFETY: the block lies in the mapping and has as many bytes as `bytes`. The kernel may still close it when its
+        // time is over, and then writes the status, the time of the last packet, and the 0 behind it: words that may
+        // have either value. No reference to the mapping is made.
+        unsafe { std::ptr::copy_nonoverlapping(self.block(open), bytes.as_mut_ptr(), bytes.len()) };
+        self.last = Last::Copied(open, head, bytes);
     }
 
     /// Whether half of the ring or more waits to be read.
@@ -203,11 +274,19 @@ impl BlockRing {
         (first..first + most)
             .map(|block| block % self.block_count)
             .take_while(|&block| self.is_ready(block))
-            .map(|block| u64::from(self.head(block).1.packets))
+            .map(|block| match self.last.copy_of(block) {
+                Some((head, _)) => u64::from(head.packets),
+                None => u64::from(self.head(block).1.packets),
+            })
             .sum()
     }
 
     fn is_ready(&self, block: usize) -> bool {
+        match &self.last {
+            Last::Copied(place, ..) if *place == block => return true,
+            Last::Behind(place) if *place == block => return false,
+            _ => {}
+        }
         // Acquire: what the kernel wrote into the block before closing it is seen after this load. Pairs with the
         // smp_wmb() before BLOCK_STATUS is set in prb_flush_block().
         self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
@@ -226,7 +305,6 @@ impl BlockRing {
     }
 
     fn status(&self, block: usize) -> &AtomicU32 {
-        const STATUS_OFFSET: usize = 8;
         // SAFETY: the word lies in the mapping, aligned to 4, and lives as long as `self`. Both sides only ever access
         // it as a whole word, we atomically.
         unsafe { AtomicU32::from_ptr(self.block(block).add(STATUS_OFFSET).cast()) }
@@ -292,6 +370,56 @@ mod tests {
     fn the_status_word_lies_where_the_kernel_has_it() {
         assert_eq!(offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status), 8);
         assert_eq!(size_of::<tpacket_block_desc>(), 48);
+    }
+
+    #[test]
+    fn an_ended_ring_hands_its_open_block_over() {
+        for (closed, open) in [(0, 3), (2, 3), (3, 1)] {
+            for is_held in [false, true] {
+                let kernel = Kernel::new();
+                let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+                for block in 0..closed {
+                    kernel.hand_over(block, 10 + block as u32, libc::TP_STATUS_USER);
+                }
+                kernel.hand_over(closed, open, libc::TP_STATUS_KERNEL);
+                kernel.put(closed, 48, 77);
+                let mut expected: Vec<u32> = (0..closed).map(|block| 10 + block as u32).collect();
+                expected.push(open);
+                let mut taken = Vec::new();
+                if is_held {
+                    taken.extend(ring.take().map(|head| head.packets));
+                }
+                ring.end(open.into());
+                let waiting = expected[taken.len()..].iter().sum::<u32>();
+                assert_eq!(ring.packets_waiting(), u64::from(waiting), "{closed} {open}");
+                // The kernel's timer comes late, and changes nothing.
+                kernel.hand_over(closed, 99, libc::TP_STATUS_USER);
+                ring.give_back();
+                while let Some(head) = ring.take() {
+                    taken.push(head.packets);
+                    assert!(
+                        head.packets != open || ring.held()[48] == 77,
+                        "the bytes are those of the block"
+                    );
+                    ring.give_back();
+                }
+                assert_eq!((taken, ring.packets_waiting()), (expected, 0), "{closed} {open} {is_held}");
+            }
+        }
+    }
+
+    #[test]
+    fn former_and_full_blocks_are_no_open_ones() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        kernel.hand_over(0, 7, libc::TP_STATUS_KERNEL);
+        [0, 3, 8].into_iter().for_each(|packets| ring.end(packets));
+        assert_eq!((ring.take(), ring.packets_waiting()), (None, 0));
+        (0..4).for_each(|block| kernel.hand_over(block, 7, libc::TP_STATUS_USER));
+        ring.end(7);
+        assert_eq!(ring.packets_waiting(), 28);
+        ring.unmap();
+        ring.end(7);
     }
 
     #[test]

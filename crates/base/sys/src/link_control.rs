@@ -24,6 +24,9 @@ pub use tuning::{
 /// Room for answers: 8,191 words of statistics, or 8,191 names of 32 bytes need 256 KiB.
 const ANSWER_LEN: usize = 256 * 1024;
 const PAGE_LEN: usize = 64 * 1024;
+/// Bytes of an answer that are zero before each question: more than any structure of a fixed length has. Clearing all
+/// costs a millisecond where nothing has touched the memory for a second.
+const FIXED_LEN: usize = 4096;
 
 const STRING_LEN: usize = 32;
 const SET_STATISTICS: u32 = 1;
@@ -143,7 +146,8 @@ impl LinkControl {
     /// As for [`statistics`](Self::statistics).
     pub fn statistics_values(&mut self, name: &str) -> Result<Vec<u64>, SyscallError> {
         let count = self.set_len(name, SET_STATISTICS)?;
-        let answer = self.ask(name, "ioctl(ETHTOOL_GSTATS)", &[GET_STATISTICS, count])?;
+        let len = 8 + count as usize * 8;
+        let answer = self.ask_for(name, "ioctl(ETHTOOL_GSTATS)", &[GET_STATISTICS, count], len)?;
         let count = answer.word(1).min(count) as usize;
         Ok((0..count).map(|index| answer.double(8 + index * 8)).collect())
     }
@@ -155,7 +159,8 @@ impl LinkControl {
     pub fn features(&mut self, name: &str) -> Result<Vec<Offload>, SyscallError> {
         let names = self.strings(name, SET_FEATURES)?;
         let blocks = names.len().div_ceil(32) as u32;
-        let answer = self.ask(name, "ioctl(ETHTOOL_GFEATURES)", &[GET_FEATURES, blocks])?;
+        let len = 8 + blocks as usize * 16;
+        let answer = self.ask_for(name, "ioctl(ETHTOOL_GFEATURES)", &[GET_FEATURES, blocks], len)?;
         // struct ethtool_get_features_block: available, requested, active, never_changed.
         let is_set = |bit: usize, field: usize| answer.word(2 + bit / 32 * 4 + field) & 1 << (bit % 32) != 0;
         let feature = |(bit, name)| Offload {
@@ -193,7 +198,8 @@ impl LinkControl {
     /// The strings of a set, in order.
     fn strings(&mut self, name: &str, set: u32) -> Result<Vec<String>, SyscallError> {
         let count = self.set_len(name, set)?;
-        let answer = self.ask(name, "ioctl(ETHTOOL_GSTRINGS)", &[GET_STRINGS, set, count])?;
+        let len = 12 + count as usize * STRING_LEN;
+        let answer = self.ask_for(name, "ioctl(ETHTOOL_GSTRINGS)", &[GET_STRINGS, set, count], len)?;
         let count = answer.word(2).min(count) as usize;
         Ok((0..count).map(|index| answer.text(12 + index * STRING_LEN, STRING_LEN)).collect())
     }
@@ -207,6 +213,18 @@ impl LinkControl {
     }
 
     fn ask(&mut self, name: &str, call: &'static str, question: &[u32]) -> Result<&Answer, SyscallError> {
+        self.ask_for(name, call, question, FIXED_LEN)
+    }
+
+    /// As [`ask`](Self::ask), for an answer that may have `len` bytes.
+    fn ask_for(
+        &mut self,
+        name: &str,
+        call: &'static str,
+        question: &[u32],
+        len: usize,
+    ) -> Result<&Answer, SyscallError> {
+        self.answer.clear(len);
         self.request(name, call, libc::SIOCETHTOOL, question)?;
         Ok(&self.answer)
     }
@@ -262,14 +280,21 @@ impl Answer {
         check("mprotect(answer)", result).map(|_| answer)
     }
 
-    /// Replaces the content by these words and zeros.
+    /// Zeros of this length, and of a structure's at least.
+    fn clear(&mut self, len: usize) {
+        self.bytes_mut()[..len.clamp(FIXED_LEN, ANSWER_LEN)].fill(0);
+    }
+
+    /// Puts these words at the start.
     fn set(&mut self, words: &[u32]) {
-        // SAFETY: the accessible part of the mapping, borrowed mutably through `self`.
-        let bytes = unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), ANSWER_LEN) };
-        bytes.fill(0);
-        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+        for (to, word) in self.bytes_mut().chunks_exact_mut(4).zip(words) {
             to.copy_from_slice(&word.to_ne_bytes());
         }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the accessible part of the mapping, borrowed mutably through `self`.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), ANSWER_LEN) }
     }
 
     fn bytes(&self) -> &[u8] {

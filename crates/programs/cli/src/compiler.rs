@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use tapline_bpf::{DumpFormat, Insn, Program, code};
+use tapline_capture::af_packet;
 use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
@@ -48,7 +49,8 @@ impl Compiler {
         netns: Option<&str>,
     ) -> Compiler {
         let handle = if is_live { HandleKind::Live } else { HandleKind::Savefile };
-        let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
+        // Without them only `ip broadcast` is missed, which then says so.
+        let netmasks = if is_live { af_packet::netmasks(netns).unwrap_or_default() } else { HashMap::new() };
         Compiler {
             snap_len,
             optimise,
@@ -166,20 +168,6 @@ fn without_comments(text: &str) -> String {
     text.chars().map(blank).collect()
 }
 
-/// The IPv4 netmask of each interface that has one. Without them only `ip broadcast` is missed, which then says so.
-fn netmasks(netns: Option<&str>) -> HashMap<String, u32> {
-    let interfaces = tapline_capture::af_packet::list(netns).unwrap_or_default();
-    let of = |info: &tapline_capture::af_packet::InterfaceInfo| {
-        let (_, prefix_len) = info.addresses.iter().find(|(address, _)| address.is_ipv4())?;
-        Some((info.name.clone(), prefix_mask(*prefix_len)))
-    };
-    interfaces.iter().filter_map(of).collect()
-}
-
-fn prefix_mask(len: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
-}
-
 /// Form of a listing by the number of `-d`.
 pub(crate) fn program_form(count: u8) -> DumpFormat {
     match count {
@@ -217,10 +205,5 @@ mod tests {
         assert!(last(&compiler) && !last(&live), "names are looked up again");
         assert!(live.program("tcp port 80", &interface).is_ok());
         assert!(last(&live));
-    }
-
-    #[test]
-    fn masks_of_prefixes() {
-        assert_eq!([prefix_mask(0), prefix_mask(8), prefix_mask(32)], [0, 0xff00_0000, u32::MAX]);
     }
 }

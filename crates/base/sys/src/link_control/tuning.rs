@@ -216,7 +216,8 @@ impl LinkControl {
         // With lengths of 0 the answer only says how long table and key are.
         let answer = self.ask(name, CALL, &[GET_HASH])?;
         let (table_len, key_len) = (answer.word(2).min(TABLE_LEN_MAX), answer.word(3).min(KEY_LEN_MAX));
-        let answer = self.ask(name, CALL, &[GET_HASH, 0, table_len, key_len])?;
+        let len = HEAD_LEN + table_len as usize * 4 + key_len as usize;
+        let answer = self.ask_for(name, CALL, &[GET_HASH, 0, table_len, key_len], len)?;
         let table: Vec<u32> =
             (0..table_len as usize).map(|index| answer.word(HEAD_LEN / 4 + index)).collect();
         let key_at = HEAD_LEN + table.len() * 4;

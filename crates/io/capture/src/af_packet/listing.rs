@@ -72,13 +72,42 @@ pub struct CapturingProcess {
 /// # Errors
 /// The namespace cannot be found or entered, or the kernel does not answer.
 pub fn list(netns: Option<&str>) -> Result<Vec<InterfaceInfo>, AfPacketError> {
-    let listed = match netns {
-        None => list_here(),
+    in_namespace(netns, list_here)
+}
+
+/// The IPv4 netmask of each interface that has an address, by name; without the search for processes that capture, which
+/// goes through the descriptors of all.
+///
+/// # Errors
+/// As [`list`].
+pub fn netmasks(netns: Option<&str>) -> Result<HashMap<String, u32>, AfPacketError> {
+    in_namespace(netns, || {
+        let mut route = RouteSocket::open()?;
+        Ok(masks_of(&route.links()?, &route.addresses()?))
+    })
+}
+
+fn masks_of(links: &[Link], addresses: &[InterfaceAddress]) -> HashMap<String, u32> {
+    let mask = |link: &Link| {
+        let of_link =
+            |address: &&InterfaceAddress| address.if_index == link.index && address.address.is_ipv4();
+        let len = addresses.iter().find(of_link)?.prefix_len.min(32);
+        Some((link.name.clone(), u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0)))
+    };
+    links.iter().filter_map(mask).collect()
+}
+
+fn in_namespace<T: Send>(
+    netns: Option<&str>,
+    ask: impl FnOnce() -> Result<T, SyscallError> + Send,
+) -> Result<T, AfPacketError> {
+    let answer = match netns {
+        None => ask(),
         Some(name) => open_namespace(name)?
-            .run(list_here)
+            .run(ask)
             .map_err(|source| AfPacketError::Namespace { name: name.to_owned(), source })?,
     };
-    listed.map_err(|source| AfPacketError::of_call("network interfaces", source))
+    answer.map_err(|source| AfPacketError::of_call("network interfaces", source))
 }
 
 fn list_here() -> Result<Vec<InterfaceInfo>, SyscallError> {
@@ -162,6 +191,8 @@ fn is_wireless(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
@@ -171,6 +202,31 @@ mod tests {
         assert_eq!(loopback.link_type, LinkType::ETHERNET);
         assert_eq!(loopback.timestamps, [TimestampSource::Host]);
         assert!(all.windows(2).all(|pair| pair[0].index < pair[1].index));
+    }
+
+    #[test]
+    fn masks_are_those_of_first_ipv4_addresses() {
+        let link = |index, name: &str| Link { index, name: name.to_owned(), ..Link::default() };
+        let address = |if_index, text: &str, prefix_len| InterfaceAddress {
+            if_index,
+            address: text.parse().unwrap(),
+            prefix_len,
+        };
+        let addresses = [
+            address(1, "::1", 128),
+            address(1, "127.0.0.1", 8),
+            address(1, "10.0.0.1", 24),
+            address(3, "192.0.2.1", 32),
+            address(4, "192.0.2.2", 0),
+        ];
+        let links = [link(1, "lo"), link(2, "eth0"), link(3, "eth1"), link(4, "eth2")];
+        let expected = [("lo", 0xff00_0000), ("eth1", u32::MAX), ("eth2", 0)];
+        let expected = HashMap::from(expected.map(|(name, mask)| (name.to_owned(), mask)));
+        assert_eq!(masks_of(&links, &addresses), expected);
+        let has_ipv4 = |info: &InterfaceInfo| info.addresses.iter().any(|(address, _)| address.is_ipv4());
+        let listed: HashSet<String> =
+            list(None).unwrap().into_iter().filter(has_ipv4).map(|info| info.name).collect();
+        assert_eq!(netmasks(None).unwrap().into_keys().collect::<HashSet<_>>(), listed);
     }
 
     #[test]

@@ -4,7 +4,8 @@
 //! kernel:  packet -> direction, filter, snap length -> block of the interface's ring -> handed over: full, or in time
 //! advance: ring with a block -> records of up to 256 packets, in place -> lent -> block given back after its last packet
 //!          no block anywhere -> poll: rings, link changes, a wake-up
-//! stop:    drop all in the kernel -> wait for packets on their way -> lend what the rings hold -> statistics last
+//! stop:    drop all in the kernel -> wait for packets on their way -> statistics -> lend what the rings hold, with the
+//!          blocks that the kernel was filling
 //! ```
 //!
 //! | file | contents |
@@ -59,14 +60,14 @@ use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, W
 pub use counting::{KernelCount, KernelTally};
 pub use error::AfPacketError;
 pub use extended::KernelFilterRuns;
-pub use listing::{CapturingProcess, InterfaceInfo, list};
+pub use listing::{CapturingProcess, InterfaceInfo, list, netmasks};
 pub(crate) use losses::LossWatch;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
 pub(crate) use settings::snap_len;
 pub use settings::{
-    AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
-    MergeOrder,
+    AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_FILE_MS, LATENCY_INTERACTIVE_MS,
+    LATENCY_RECORDING_MS, LATENCY_STORE_MS, MergeOrder,
 };
 pub use single::{LinkLayerAddress, LinkLayerAddresses, SingleCount, SingleSettings, SingleSocket};
 pub use tapline_sys::FanoutMode;
@@ -436,11 +437,15 @@ impl Source for AfPacket {
         for tap in &self.taps {
             tap.socket.attach_drop_all().map_err(|e| call_error(&tap.name, e))?;
         }
-        if tapline_sys::wait_for_receive_paths().is_err() {
+        let is_quiet = tapline_sys::wait_for_receive_paths().is_ok();
+        if !is_quiet {
             std::thread::sleep(GRACE);
         }
         for tap in &mut self.taps {
             tap.read_statistics().map_err(|e| call_error(&tap.name, e))?;
+            if is_quiet {
+                tap.end_ring();
+            }
         }
         self.phase = Phase::Draining { since: Instant::now() };
         Ok(())
@@ -462,6 +467,11 @@ impl Source for AfPacket {
 
     fn set_max_latency(&mut self, latency: Duration) {
         self.max_latency = latency;
+    }
+
+    /// Blocks come by their time where there are few packets.
+    fn preferred_wait(&self) -> Option<Duration> {
+        Some(Duration::from_millis(self.opener.settings.latency_ms.into()))
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {

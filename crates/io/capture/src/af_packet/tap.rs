@@ -179,6 +179,13 @@ impl Tap {
         self.second.1 >= self.geometry.block_count / 2
     }
 
+    /// Has the block that the kernel fills handed over at once. No packet may come to the ring any more, and statistics
+    /// were read since the last one.
+    pub(super) fn end_ring(&mut self) {
+        let open = self.in_flight().saturating_sub(self.waiting());
+        self.ring.end(open);
+    }
+
     /// Whether half of the ring or more waits to be lent.
     pub(super) fn is_half_full(&self) -> bool {
         self.ring.is_half_full()

@@ -89,7 +89,7 @@ pub(crate) struct Copy {
 
 /// Drives a capture until `enough` says so of the packets and events so far.
 pub(crate) fn drive(
-    source: &mut AfPacket,
+    source: &mut dyn Source,
     mut enough: impl FnMut(&[Copy], &[Event]) -> bool,
 ) -> (Vec<Copy>, Vec<Event>) {
     let (mut packets, mut events) = (Vec::new(), Vec::new());
@@ -107,14 +107,14 @@ pub(crate) fn drive(
 }
 
 /// Stops a capture and drives it to its end. Returns the rest of its packets.
-pub(crate) fn finish(source: &mut AfPacket) -> Vec<Copy> {
+pub(crate) fn finish(source: &mut dyn Source) -> Vec<Copy> {
     source.stop().expect("a capture can be stopped");
     let mut packets = Vec::new();
     while step(source, &mut packets) != Advance::End {}
     packets
 }
 
-fn step(source: &mut AfPacket, packets: &mut Vec<Copy>) -> Advance {
+fn step(source: &mut dyn Source, packets: &mut Vec<Copy>) -> Advance {
     let advance = source.advance(Duration::from_millis(100)).expect("the capture goes on");
     packets.extend(source.batch().iter().map(|p| Copy { meta: *p.meta, data: p.data.to_vec() }));
     assert_eq!(advance == Advance::Batch, !source.batch().is_empty());

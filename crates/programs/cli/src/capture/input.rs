@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
-    self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, TimestampSource,
+    self, AfPacketSettings, CaptureDirection, LATENCY_FILE_MS, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
+    LATENCY_STORE_MS, TimestampSource,
 };
 use tapline_export::TopicAddress;
 use tapline_file::{BlockQueue, FileInput, MergeOrder};
@@ -256,12 +257,23 @@ pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
 }
 
 fn latency_ms(args: &CaptureArgs) -> u32 {
-    let is_recording = !args.prints() && !args.packet_buffered;
-    match (args.immediate_mode, is_recording) {
-        (true, _) => 1,
-        (false, true) => LATENCY_RECORDING_MS,
-        (false, false) => LATENCY_INTERACTIVE_MS,
+    let is_watched = args.prints() || args.packet_buffered;
+    let to_store = args.write.as_deref().and_then(stored::directory).is_some();
+    match args.immediate_mode {
+        true => 1,
+        false if is_watched => LATENCY_INTERACTIVE_MS,
+        false if has_reader(args) || args.rotate_seconds.is_some() => LATENCY_RECORDING_MS,
+        // A clock that is read here gives packets the time when they are read.
+        false if stamp_mode(args) != StampMode::Kernel => LATENCY_RECORDING_MS,
+        false if to_store => LATENCY_STORE_MS,
+        false => LATENCY_FILE_MS,
     }
+}
+
+/// Whether something reads the output while packets come: a pipe's other end, a receiver, an everyday command.
+fn has_reader(args: &CaptureArgs) -> bool {
+    let is_piped = args.writes_standard_output() || args.arrow.arrow || args.is_for_wireshark;
+    is_piped || args.own_output.is_some() || args.written_receiver().is_some()
 }
 
 /// The source of timestamps by `-j`: one of the kernel and the adapter, or a clock that is read here.
