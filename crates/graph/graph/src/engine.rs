@@ -38,7 +38,7 @@ mod waiting;
 const WAIT: Duration = Duration::from_millis(100);
 /// The longest wait that a source may ask for.
 const REST_MAX: Duration = Duration::from_millis(500);
-/// The longest wait for each of several sources without packets, which wait in turn.
+/// The longest wait for each of several sources without packets, which wait in turn. Those that poll do not wait.
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
 /// The interval at which a paused run that reads files looks for orders.
 const PAUSED_WAIT: Duration = Duration::from_millis(20);
@@ -280,7 +280,7 @@ impl<'e> Engine<'e> {
                 0 | 1 => self.inlets[at].source.preferred_wait().unwrap_or(WAIT).clamp(WAIT, REST_MAX),
                 // While one has packets, none is waited for: it would be slowed down to a batch a wait.
                 _ if self.is_busy || has_waited || found == Advance::Batch => Duration::ZERO,
-                _ => WAIT_IN_TURN,
+                _ => self.inlets[at].source.preferred_wait().unwrap_or(WAIT_IN_TURN).min(WAIT_IN_TURN),
             };
             let source = &mut self.inlets[at].source;
             let (start, slept) = (tsc::now(), source.waited_ticks());

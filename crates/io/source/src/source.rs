@@ -61,7 +61,8 @@ pub trait Source: Send {
     }
 
     /// The longest wait in [`advance`](Source::advance) that this source benefits from; `None` if the length makes no
-    /// difference. A source whose packets gather until the wait is over saves wake-ups by long waits.
+    /// difference. A source whose packets gather until the wait is over saves wake-ups by long waits. Zero is for one
+    /// that polls, so that it is asked at every turn next to others.
     fn preferred_wait(&self) -> Option<Duration> {
         None
     }

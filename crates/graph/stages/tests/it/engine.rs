@@ -501,6 +501,55 @@ fn orders_end_the_wait_of_an_idle_source() {
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }
 
+/// A source that keeps the waits that it was given, and is at its end after three turns.
+struct Turns {
+    waits: Vec<Duration>,
+    preferred: Option<Duration>,
+}
+
+impl Source for Turns {
+    fn interfaces(&self) -> &[Interface] {
+        &[]
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if self.waits.len() == 3 {
+            return Ok(Advance::End);
+        }
+        self.waits.push(wait);
+        Ok(Advance::Idle)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::empty()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        Vec::new()
+    }
+
+    fn preferred_wait(&self) -> Option<Duration> {
+        self.preferred
+    }
+}
+
+#[test]
+fn sources_that_poll_do_not_wait_in_turn() {
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let nodes = ["a", "b", "c"].map(|name| graph.add(name, "device", Box::new(SourceStage), &[]));
+    let preferred = [Some(Duration::ZERO), None, Some(Duration::from_millis(250))];
+    let mut sources = preferred.map(|preferred| Turns { waits: Vec::new(), preferred });
+    let inlets = sources.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source, node)).collect();
+    Engine::new(inlets, &mut graph, &Control::new(None), clock).run(&mut |_| {});
+    let waits = sources.map(|source| source.waits);
+    let turn = Duration::from_millis(1);
+    assert_eq!(waits, [[Duration::ZERO; 3], [turn; 3], [turn; 3]].map(Vec::from));
+}
+
 /// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks
 /// and reports as without.
 #[test]

@@ -14,7 +14,7 @@
 //! | `attachment` | the program in front, its maps and counters |
 //! | `queue` | a socket, and the packets that it receives |
 //! | `protect` | sessions and hosts that a capture would cut off |
-//! | `size` | memory of a queue |
+//! | `size` | memory of a queue, and the rest that it bears |
 //!
 //! Packets that the host does not get are the point and the danger: see `protect`, and docs/afxdp.md.
 //!
@@ -55,8 +55,8 @@ const GRACE: Duration = Duration::from_millis(50);
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A [`AfXdpSettings::wakeup_delay_us`] for all programs but those that answer packets: a queue's memory bears it at 30
-/// million packets a second.
+/// A [`AfXdpSettings::wakeup_delay_us`] for all programs but those that answer packets. Times that are read once a batch
+/// are late by as much.
 pub const WAKEUP_DELAY_US: u32 = 250;
 
 /// Settings of a capture by AF_XDP.
@@ -82,7 +82,8 @@ pub struct AfXdpSettings {
     /// Workers that divide the queues among them, at least 1.
     pub workers: usize,
     /// Microseconds to rest once no packet is left, before the kernel is asked to wake us for the next: at high rates
-    /// several have come by then, for one wake-up. 0 wakes for each packet at once.
+    /// several have come by then, for one wake-up. Less if the memory of a queue does not bear it. 0 wakes for each
+    /// packet at once.
     pub wakeup_delay_us: u32,
     /// Poll the driver ourselves, for at most this many microseconds a call.
     pub busy_poll_us: Option<u32>,
@@ -141,6 +142,10 @@ pub struct AfXdp {
     is_first: bool,
     is_busy_polling: bool,
     rest: Duration,
+    /// The longest rest in which no queue loses a packet.
+    rest_max: Duration,
+    /// The longest that packets may wait to be lent, if that is longer than the rest.
+    max_latency: Duration,
     /// Packets have come since the last rest.
     is_warm: bool,
     route: RouteSocket,
@@ -268,7 +273,7 @@ impl AfXdp {
 
     /// Lets some packets come without being woken for each. Says whether it rested at all.
     fn rest(&mut self, wait: Duration) -> Result<bool, Error> {
-        let rest = self.rest.min(wait);
+        let rest = self.rest.max(self.max_latency).min(self.rest_max).min(wait);
         if rest.is_zero() || self.is_busy_polling {
             return Ok(false);
         }
@@ -489,7 +494,17 @@ impl Source for AfXdp {
         poller.add(self.wakeup.as_fd());
         poller.add(self.monitor.as_fd());
         self.queues.iter().for_each(|queue| poller.add(queue.as_fd()));
-        self.phase == Phase::Running && !self.is_busy_polling && self.rest.is_zero()
+        let rests = !self.rest.max(self.max_latency).is_zero();
+        self.phase == Phase::Running && !self.is_busy_polling && !rests
+    }
+
+    fn set_max_latency(&mut self, latency: Duration) {
+        self.max_latency = latency;
+    }
+
+    /// A driver that is polled is asked at every turn.
+    fn preferred_wait(&self) -> Option<Duration> {
+        self.is_busy_polling.then_some(Duration::ZERO)
     }
 
     fn waited_ticks(&self) -> u64 {
@@ -520,6 +535,7 @@ fn open_here(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
     for (number, link) in meant.iter().enumerate() {
         opened.push(opener.open(link, InterfaceId(number as u32), queues as u64)?);
     }
+    let rest_max = opened.iter().map(|opened| opened.rest_max).min().unwrap_or_default();
     let call = |error: SyscallError| fail(error.into());
     let mut all = Vec::with_capacity(workers);
     for number in 0..workers {
@@ -533,6 +549,8 @@ fn open_here(settings: &AfXdpSettings) -> Result<Vec<AfXdp>, Error> {
             is_first: number == 0,
             is_busy_polling: settings.busy_poll_us.is_some(),
             rest: Duration::from_micros(settings.wakeup_delay_us.into()),
+            rest_max,
+            max_latency: Duration::ZERO,
             is_warm: false,
             route: RouteSocket::open().map_err(call)?,
             control: LinkControl::open().map_err(call)?,

@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tapline_ebpf::RxMetadataCalls;
 use tapline_ir::CompiledFilter;
@@ -56,6 +57,8 @@ pub(super) struct OpenInterface {
     pub(super) losses: LossWatch,
     pub(super) events: Vec<Event>,
     pub(super) summary: String,
+    /// The longest rest in which no queue loses a packet.
+    pub(super) rest_max: Duration,
 }
 
 /// Sockets for queries, in the namespace of the capture, and the results.
@@ -182,6 +185,7 @@ impl<'a> Opener<'a> {
         let events = told.into_events();
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
         let summary = summary(&queues, bound, attachment.mode, size, wants_time);
+        let rest_max = size::rest_max(size.chunks, bound.zero_copy, interface.speed);
         let attachment = Arc::new(attachment);
         Ok(OpenInterface {
             interface,
@@ -193,6 +197,7 @@ impl<'a> Opener<'a> {
             losses,
             events,
             summary,
+            rest_max,
         })
     }
 

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
+use tapline_capture::af_xdp::{AfXdp, AfXdpSettings};
 use tapline_source::{Advance, Source};
 use tapline_testkit::netns::{FAR, NEAR};
+use tapline_testkit::sender::{Pace, Sender};
 
-use crate::bench::{bench, numbered, send, settings};
+use crate::bench::{arrive, bench, drive, finish, number_of, numbered, ring_of, send, settings};
 
 /// As long as anything may take that should take no time.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -61,4 +63,56 @@ fn few_short_packets_come_together() {
     let batch = source.batch();
     assert!((PACKETS as usize..2 * PACKETS as usize).contains(&batch.len()), "{}", batch.len());
     assert!(batch.records().iter().all(|record| record.cap_len <= 64), "no packet needs more room");
+}
+
+/// Packets in the block that the kernel was filling are lent at once after a stop, and each of them once.
+#[test]
+fn a_stop_waits_for_no_block() {
+    const COUNT: u32 = 5_000;
+    let Some(namespace) = bench("a_stop_waits_for_no_block") else { return };
+    if let Err(error) = tapline_sys::wait_for_receive_paths() {
+        return eprintln!("skipped: a_stop_waits_for_no_block: {error}");
+    }
+    for count in [0, 1, COUNT] {
+        // Their time does not come in this test, and the last block of several is never full.
+        let ring_len = Some(2 << 20);
+        let patient = AfPacketSettings { latency_ms: 600_000, ring_len, ..settings(&namespace, &[FAR]) };
+        let mut source = AfPacket::open(patient).unwrap();
+        send(&namespace, NEAR, count, numbered);
+        arrive(&mut source, count.into());
+        source.stop().unwrap();
+        let mut numbers = Vec::new();
+        while source.advance(Duration::ZERO).unwrap() == Advance::Batch {
+            numbers.extend(source.batch().iter().map(|packet| number_of(packet.data)));
+        }
+        assert!(numbers.into_iter().eq(0..count), "all of {count} are there without a wait");
+        assert_eq!(source.advance(Duration::ZERO).unwrap(), Advance::End);
+        assert_eq!((ring_of(&mut source).1, ring_of(&mut source).0.unread), (count.into(), 0));
+    }
+}
+
+/// The memory of a queue bounds the rest of an AF_XDP source, however patient its readers are.
+#[test]
+fn a_patient_af_xdp_source_loses_no_packet() {
+    // Fewer than the queue holds.
+    const COUNT: u32 = 5_000;
+    let Some(namespace) = bench("a_patient_af_xdp_source_loses_no_packet") else { return };
+    let netns = Some(namespace.name().to_owned());
+    let mut source = match AfXdp::open(&AfXdpSettings { netns, ..AfXdpSettings::new(&[FAR]) }) {
+        Ok(source) => source,
+        Err(error) => return eprintln!("skipped: a_patient_af_xdp_source_loses_no_packet: {error}"),
+    };
+    source.set_max_latency(PATIENCE * 10);
+    let (packets, _) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let frames: Vec<Vec<u8>> = (0..COUNT).map(numbered).collect();
+            // The queue in front of a veth's program holds 256 packets.
+            let pace = Pace::PerSecond(5_000);
+            Sender::near(&namespace).unwrap().send(&frames, COUNT.into(), pace).unwrap()
+        });
+        drive(&mut source, |packets, _| packets.len() == COUNT as usize)
+    });
+    assert!(finish(&mut source).is_empty());
+    assert!(packets.iter().map(|packet| number_of(&packet.data)).eq(0..COUNT));
+    assert_eq!(source.account()[0].ring.unwrap().dropped, 0);
 }
