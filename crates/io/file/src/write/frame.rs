@@ -32,8 +32,7 @@ impl<'a> Frame<'a> {
             None => whole,
             Some(tag) => whole.tagged(tag, link_type).unwrap_or(whole),
         };
-        let len_max = link_type.snap_len_max();
-        let len_max = if snap_len == 0 { len_max } else { snap_len.min(len_max) } as usize;
+        let len_max = len_max(link_type, snap_len);
         if frame.len() > len_max { frame.cut(len_max) } else { frame }
     }
 
@@ -67,6 +66,13 @@ impl<'a> Frame<'a> {
         let tail = &self.tail[..self.tail.len().min(len - head.len() - tag_len)];
         Frame { head, tag_len, tail, ..self }
     }
+}
+
+/// The most bytes of a packet of this link type that are written; `snap_len` is 0 for no limit.
+#[inline]
+pub(super) fn len_max(link_type: LinkType, snap_len: u32) -> usize {
+    let len_max = link_type.snap_len_max();
+    (if snap_len == 0 { len_max } else { snap_len.min(len_max) }) as usize
 }
 
 /// The offset of a tag in a packet of this link type (libpcap's `vlan_offset`).
