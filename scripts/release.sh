@@ -11,7 +11,9 @@ cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 export SOURCE_DATE_EPOCH="${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}" LC_ALL=C
 here=$(uname -m)
-grep -q "tapline-$version-" README.md || { echo "README.md installs another version than $version" >&2 && exit 1; }
+for file in "tapline-$version-" "tapline_$version-1_"; do
+    grep -q "/$file" README.md || { echo "README.md installs another version than $version" >&2 && exit 1; }
+done
 umask 022
 rm -rf "$out" && mkdir -p "$out"
 work=$(mktemp -d)
