@@ -156,8 +156,9 @@ async function askWatched() {
   if (now - state.watchedAt < (hasNoEvents() ? 60000 : isShown ? 1500 : 10000)) return;
   state.watchedAt = now;
   const told = await ask(`/api/watched?${new URLSearchParams({ most: EVENTS, ...(state.page !== "events" && { tables: 0 }) })}`);
-  // A server that does not answer for a while takes no event away.
-  if (!told.error || told.status === 404 || !state.watched?.answer) state.watched = told;
+  // A server that does not answer for a while takes no event away, and the same events are not drawn again.
+  if (JSON.stringify(told) === JSON.stringify(state.watched) || told.error && told.status !== 404 && state.watched?.answer) return;
+  state.watched = told;
   show();
 }
 
@@ -170,7 +171,7 @@ function listen() {
   const { page, window: seconds, host, by } = state;
   // The page of packets accepts filters that flows reject, and its list shows the error itself.
   const filter = page === "packets" ? "" : state.isRefused ? state.applied : state.filter;
-  const query = new URLSearchParams({ page, filter, window: seconds, host, ...(page === "overview" && by && { stack: by }) });
+  const query = new URLSearchParams({ page, filter, window: seconds, host, ...(page === "overview" && { stack: by }) });
   const stream = new EventSource(`/api/events?${query}`);
   source = stream;
   stream.onmessage = (event) => {
@@ -291,10 +292,10 @@ const FILTERS = [["10.0.0.7", "a host, or a network: 10.0.0.0/8"], ["443", "a po
 
 /** The pages as links; drawn with a change of the address or of the count only. */
 class Tabs extends Component {
-  shouldComponentUpdate({ search, count }) { return search !== this.props.search || count !== this.props.count; }
-  render({ count }) {
+  shouldComponentUpdate({ search, count, isBad }) { return search !== this.props.search || count !== this.props.count || isBad !== this.props.isBad; }
+  render({ count, isBad }) {
     return html`<nav aria-label="Pages">${PAGES.map(([name, label], at) => html`<a href=${app.address({ page: name, host: "", from: "", to: "" })} onClick=${app.follow}
-      aria-current=${name === state.page ? "page" : undefined}>${label}${name === "events" && count > 0 && html`<span class="count" title="events of the last hour">${count}</span>`}<kbd aria-hidden="true">${(at + 1) % 10}</kbd></a>`)}</nav>`;
+      aria-current=${name === state.page ? "page" : undefined}>${label}${name === "events" && count > 0 && html`<span class=${isBad ? "count bad" : "count"} title="events of the last hour">${count}</span>`}<kbd aria-hidden="true">${(at + 1) % 10}</kbd></a>`)}</nav>`;
   }
 }
 
@@ -313,7 +314,7 @@ function Page() {
         ${[1, 10, 30, 60].map((value) => html`<option value=${value} selected=${value === state.window}>${value} s</option>`)}</select></label>
       <button class="tool" type="button" id="freeze" aria-pressed=${state.freeze === "yes"} onClick=${freeze} title="Space">freeze</button>
       <button class="tool" type="button" id="help" onClick=${() => { state.help = true; show(); }} title="?" aria-label="Help">?</button></div>
-      <${Tabs} search=${location.search} count=${recent()}/></header>
+      <${Tabs} search=${location.search} count=${recent().length} isBad=${recent().some((event) => event.kind === "raised")}/></header>
     <main id="main" tabindex="-1"><h1 class="visually-hidden">${PAGES.find(([name]) => name === page)[1]}</h1>
       ${state.problem && html`<div class="warning" role="alert">${state.problem}${state.isRefused ? `\n\nThe page goes on ${state.applied ? `with the filter before: ${state.applied}` : "without a filter"}.` : ""}</div>`}
       ${needsMeter && html`<${Stopped} data=${data}/>`}
@@ -325,10 +326,10 @@ function Page() {
 }
 
 /** Events of the last hour. */
-const recent = () => (state.watched?.answer?.events ?? []).filter((event) => event.time_ns / 1e6 > Date.now() - 3600000).length;
+const recent = () => (state.watched?.answer?.events ?? []).filter((event) => event.time_ns / 1e6 > Date.now() - 3600000);
 
 const show = () => {
-  const title = `${PAGES.find(([name]) => name === state.page)[1]} – Tapline`;
+  const count = recent().length, title = `${count ? `(${count}) ` : ""}${PAGES.find(([name]) => name === state.page)[1]} – Tapline`;
   if (document.title !== title) document.title = title;
   render(html`<${Page}/>`, document.getElementById("app"));
 };

@@ -33,7 +33,11 @@ export class Chart extends Component {
     this.isWaiting = true;
     requestAnimationFrame(() => setTimeout(() => { this.isWaiting = false; this.draw(); }));
     this.observer = new ResizeObserver(() => {
-      if (this.plot && this.element) this.plot.setSize({ width: this.element.clientWidth - 12, height: this.props.height ?? 190 });
+      const width = this.width();
+      if (!this.plot || this.plot.width === width) return;
+      this.plot.setSize({ width, height: this.props.height ?? 190 });
+      // A plot with another size begins its legend with no value.
+      setTimeout(() => this.tell());
     });
     this.observer.observe(this.element);
   }
@@ -47,6 +51,7 @@ export class Chart extends Component {
     else this.draw();
     this.tell();
   }
+  width() { return Math.max(200, (this.element?.clientWidth ?? 0) - 12); }
   /** What makes another plot of it: series, window, theme, and whether it can be dragged. */
   signature() { return [this.props.series.map((one) => one.name + one.unit), this.props.span, document.documentElement.dataset.theme, Boolean(this.props.onWindow)].join(); }
   data() { return [this.props.t, ...this.props.series.map((one) => one.values)]; }
@@ -63,7 +68,7 @@ export class Chart extends Component {
     const axis = { stroke: color("--soft"), grid: { stroke: color("--grid"), width: 1 }, ticks: { show: false }, font: "11px sans-serif" };
     const { onWindow, series, height } = this.props, { unit } = series[0];
     this.plot = new uPlot({
-      width: Math.max(200, this.element.clientWidth - 12), height: height ?? 190,
+      width: this.width(), height: height ?? 190,
       cursor: { drag: { x: Boolean(onWindow), y: false, setScale: false }, points: { size: 6 } },
       hooks: {
         setSelect: [(plot) => {
@@ -74,7 +79,7 @@ export class Chart extends Component {
       },
       scales: { x: { time: true, ...(this.props.span && { range: () => this.props.span }) }, y: { range: (_, least, most) => [0, Math.max(1, most * 1.08)] } },
       axes: [{ ...axis, size: 30, values: [[86400, "{D} {MMM}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]], space: 70 },
-        { ...axis, size: 84, values: (_, values) => values.map((value) => text(value, unit)) }],
+        { ...axis, size: 84, space: height < 120 ? 16 : 30, values: (_, values) => values.map((value) => text(value, unit)) }],
       series: [{ label: "time", value: (_, value) => (value == null ? "–" : moment(value) + ":" + clock(value).slice(-2)) },
         ...series.map((one) => ({
           label: one.name, stroke: color(one.color), width: one.bars ? 0 : one.thin ? 1 : 1.6, dash: one.thin ? [4, 3] : undefined,

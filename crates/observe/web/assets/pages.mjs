@@ -16,11 +16,13 @@ const portName = (row) => (row.protocol === "udp" && row.port === QUIC_PORT ? "q
 const service = (row) => (row.has_port && portName(row) ? html`${portName(row)} <span class="note">${serviceKey(row)}</span>` : serviceKey(row));
 const named = (row) => (row.key === "" ? "no name" : row.key);
 const ownOf = (data) => new Set(data?.process?.own ?? []);
+/** The name under which clients asked for a host last. */
+const nameOf = (app, host) => app.state.data?.names?.[host];
 const hostAddress = (app, host) => app.address({ page: "hosts", host, from: "", to: "" });
-const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${app.state.data?.names?.[host]}>${host}</a>`;
-/** A host with the name under which clients asked for it last. */
+const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${nameOf(app, host)}>${host}</a>`;
+/** A host with its name. */
 const hostCell = (app, host) => {
-  const name = app.state.data?.names?.[host];
+  const name = nameOf(app, host);
   return name ? html`${hostLink(app, host, "named")} <span class="name">${name}</span>` : hostLink(app, host);
 };
 const filterLink = (app, word, label) => html`<a href=${app.address({ filter: join(app.state.filter, word) })} onClick=${app.follow} title=${`filter: ${word}`}>${label}</a>`;
@@ -69,37 +71,54 @@ function lines(columns, unit, name) {
 }
 
 /** Where the packets of a window can be had, dragging leads to them. */
-const toPackets = (app) => (app.hasPackets() ? (from, to) => app.go({ page: "packets", host: "", from: Math.floor(from) - 1, to: Math.ceil(to) + 1 }) : undefined);
+const toPackets = (app, change = {}) => (app.hasPackets() ? (from, to) => app.go({ page: "packets", host: "", from: Math.floor(from) - 1, to: Math.ceil(to) + 1, ...change }) : undefined);
 
-/** The keys by which traffic is stacked over time. */
-export const STACKS = { "": "direction", service: "service", host_out: "sender", host_in: "receiver" };
+/** The keys by which traffic is stacked over time; by default received and sent traffic are lines. */
+export const STACKS = { "": "direction, lines", direction: "direction", service: "service", host_out: "sender", host_in: "receiver" };
 const LAYERS = ["--l1", "--l2", "--l3", "--l4", "--l5", "--l6"];
 
 /** The order of layers stays while their keys do: a chart with another order is another chart. */
 let kept = { by: "", keys: [] };
 function inOrder({ by, rows }) {
-  const key = (row) => row.host ?? serviceKey(row), keys = rows.map(key);
+  const key = (row) => row.name ?? row.host ?? serviceKey(row), keys = rows.map(key);
   if (kept.by !== by || kept.keys.length !== keys.length || !keys.every((one) => kept.keys.includes(one))) kept = { by, keys };
   return [...rows].sort((one, other) => kept.keys.indexOf(key(one)) - kept.keys.indexOf(key(other)));
 }
 
 /** Layers as lines on top of each other: each is drawn up to its sum with those below it, the highest first. */
 export function layers(stack, kind, name) {
-  const all = [...inOrder(stack).map((row, at) => ({ name: name(row), own: row[kind], color: LAYERS[at] })), { name: "all others", own: stack.others[kind], color: "--soft" }];
+  const all = [...inOrder(stack).map((row, at) => ({ name: name(row), own: row[kind], color: row.color ?? LAYERS[at] })), { name: "all others", own: stack.others[kind], color: "--soft" }];
   const sums = stack.t.map(() => 0);
-  return all.map((one) => ({ ...one, unit: kind === "packets" ? "/s" : "bit/s", values: one.own.map((value, at) => (sums[at] += value)), fill: one.color })).reverse();
+  return all.map((one) => ({ ...one, unit: kind === "packets" ? "/s" : "bit/s", values: one.own.map((value, at) => (value == null ? null : sums[at] += value)), fill: one.color })).reverse();
 }
 
-const layerName = (app, row) => (row.host ? app.state.data?.names?.[row.host] ?? row.host : row.has_port && portName(row) ? `${portName(row)} (${serviceKey(row)})` : serviceKey(row));
+/** What this host received and sent as layers; the rest has other hosts, and what is not of flows. */
+function directionStack(columns) {
+  if (!columns.in_bits?.some((value, at) => value > 0 || columns.out_bits[at] > 0)) return null;
+  const rest = (kind) => columns[kind].map((all, at) => {
+    const [into, out] = [columns[`in_${kind}`][at], columns[`out_${kind}`][at]];
+    return all == null || into == null || out == null ? null : Math.max(0, all - into - out);
+  });
+  const rows = [["received", "in"], ["sent", "out"]].map(([name, of]) => ({ name, color: `--${of}`, bits: columns[`${of}_bits`], packets: columns[`${of}_packets`] }));
+  return { by: "direction", t: columns.t, rows, others: { bits: rest("bits"), packets: rest("packets") } };
+}
+
+const layerName = (app, row) => row.name ?? (row.host ? nameOf(app, row.host) ?? row.host : row.has_port && portName(row) ? `${portName(row)} (${serviceKey(row)})` : serviceKey(row));
+
+const stacked = (app, stack) => layers(stack, app.state.unit === "packets" ? "packets" : "bits", (row) => layerName(app, row));
+
+/** The history has no layers by key. */
+const PAST_STACKS = { "": STACKS[""], direction: STACKS.direction };
+const layerChoice = (app, stacks = STACKS) => html`<label class="note">by <select id="by" value=${app.state.by} onChange=${(event) => app.go({ by: event.target.value })}>${Object.entries(stacks).map(([name, label]) => html`<option value=${name} selected=${name === app.state.by}>${label}</option>`)}</select></label>`;
 
 export function rates(app, data, title, height) {
   const { series, unit } = app.state, has = app.hasPackets(), minutes = series.t.length > 1 ? Math.max(1, Math.round((series.t.at(-1) - series.t[0]) / 60)) : 1;
   const note = `last ${minutes} min; shaded: the window of the numbers${has ? "; drag for its packets" : ""}`;
-  const lost = series.lost?.some((count) => count > 0), { by } = app.state, stack = data.stack?.by === by ? data.stack : null;
-  const choice = html`<label class="note">by <select id="by" value=${by} onChange=${(event) => app.go({ by: event.target.value })}>${Object.entries(STACKS).map(([name, label]) => html`<option value=${name} selected=${name === by}>${label}</option>`)}</select></label>`;
-  return html`<${Chart} title=${title} note=${stack ? "last minute, IP packets as flows count them" : note} t=${stack ? stack.t : series.t} series=${stack ? layers(stack, unit === "packets" ? "packets" : "bits", (row) => layerName(app, row)) : lines(series, unit, series.filter ? "all that fits" : "interface")} height=${height} band=${windowOf(data)}
-    marks=${marks(app, app.state.watched)} follow=${app.follow} onWindow=${toPackets(app)}>${choice}</>
-    ${lost && html`<${Chart} title="Dropped before capture" note="packets a second, in the kernel's ring or at the daemon" t=${series.t} height=${96}
+  const lost = series.lost?.some((count) => count > 0), { by } = app.state, ofKeys = data.stack?.by === by;
+  const stack = ofKeys ? data.stack : by === "direction" ? directionStack(series) : null;
+  return html`<${Chart} title=${title} note=${ofKeys ? "last minute, IP packets as flows count them" : note} t=${stack ? stack.t : series.t} series=${stack ? stacked(app, stack) : lines(series, unit, series.filter ? "all that fits" : "interface")} height=${height} band=${windowOf(data)}
+    marks=${marks(app, app.state.watched)} follow=${app.follow} onWindow=${toPackets(app)}>${layerChoice(app)}</>
+    ${lost && html`<${Chart} title="Dropped before capture" note="packets a second, in the kernel's ring or at the daemon" t=${series.t} height=${96} onWindow=${toPackets(app)}
       series=${[{ name: "dropped", unit: "/s", values: series.lost, color: "--bad", bars: true }]}/>`}`;
 }
 
@@ -151,7 +170,7 @@ export function overview(app, data) {
 }
 
 const pairColumns = (app, data) => [
-  { name: "hosts", cell: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}` }, ...sides(app, data), packets, flows,
+  { name: "hosts", cell: (row) => html`${hostCell(app, row.a)} ⇄ ${hostCell(app, row.b)}` }, ...sides(app, data), packets, flows,
 ];
 
 export function hosts(app, data) {
@@ -181,7 +200,7 @@ function host(app, data) {
   const part = (kind, id, title, columns) => html`<${Sums} id=${id} title=${title} note="of the flows that have a row" table=${{ ...page[id], unfitting: [0, 0], not_ip: [0, 0], unread: [0, 0], sum: [0, 0], lost: 0 }}
     columns=${columns} keyOf=${keys[kind]} unit=${unit} seconds=${seconds} sort=${app.state.sorting} onSort=${app.sortBy} rest=${false}/>`;
   const other = (row) => (row.a === name ? row.b : row.a);
-  const past = about?.answer?.past;
+  const past = about?.answer?.past, toItsPackets = toPackets(app, { filter: `host:${name}` });
   return html`<div class="controls"><a class="tool" href=${app.address({ page: "hosts", host: "" })} onClick=${app.follow}>← all hosts</a>
       <h1>${name}</h1>${page.is_own && html`<span class="chip">this host</span>`}${page.names[0] && html`<span class="name">${page.names[0]}</span>`}<span class="space"></span>
       <a class="tool" href=${app.address({ filter: join(app.state.filter, `host:${name}`) })} onClick=${app.follow}>filter by it</a>
@@ -189,8 +208,8 @@ function host(app, data) {
     <dl class="numbers"><div class="number in"><dt>it receives</dt><dd>${side(page.in)}</dd><dd class="sub">${page.in.amount ? `${whole(page.in.amount[0])} packets` : "no row in this window"}</dd></div>
       <div class="number out"><dt>it sends</dt><dd>${side(page.out)}</dd><dd class="sub">${page.out.amount ? `${whole(page.out.amount[0])} packets` : "no row in this window"}</dd></div>
       ${page.unseen[0] > 0 && html`<div class="number"><dt>flows without a row</dt><dd>${amount(page.unseen, unit, seconds)}</dd><dd class="sub">may belong to this host, too</dd></div>`}</dl>
-    <${Chart} title="The last minute" note="of this host; all of its flows, whatever the filter" t=${page.chart.t} series=${lines(page.chart, unit, "")} height=${150} band=${windowOf(data)} onWindow=${toPackets(app)}/>
-    ${past?.t.length > 1 && html`<${Chart} title="The last day" note=${`by the ${past.tier}, from the history`} t=${past.t} series=${lines(past, unit, "")} height=${150}/>`}
+    <${Chart} title="The last minute" note="of this host; all of its flows, whatever the filter" t=${page.chart.t} series=${lines(page.chart, unit, "")} height=${150} band=${windowOf(data)} onWindow=${toItsPackets}/>
+    ${past?.t.length > 1 && html`<${Chart} title="The last day" note=${`by the ${past.tier}, from the history`} t=${past.t} series=${lines(past, unit, "")} height=${150} onWindow=${toItsPackets}/>`}
     <${About} app=${app} page=${page} about=${about}/>
     <div class="grid">${part("pair", "pair", "Peers", [{ name: "peer", wide: true, cell: (row) => hostCell(app, other(row)) }, flows])}
       ${part("service", "service", "Services", [{ name: "service", cell: service }, flows])}
@@ -208,6 +227,7 @@ function Ribbons(app, data) {
   // A small screen has a narrow picture, so that its letters stay readable.
   const isNarrow = innerWidth < 740, wide = isNarrow ? 400 : 1000, edge = isNarrow ? 118 : 277, most = isNarrow ? 16 : 40;
   const cut = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+  const label = (host) => (isNarrow || !data.names?.[host] ? host : `${host} ${data.names[host]}`);
   const value = (row) => Math.max(1e-9, UNITS[unit].of(row.amount, seconds));
   const all = rows.reduce((sum, row) => sum + value(row), 0), room = 24 + rows.length * 18;
   const place = (of) => {
@@ -223,7 +243,7 @@ function Ribbons(app, data) {
   const left = place((row) => row.a), right = place((row) => row.b);
   const total = Math.max(...[left, right].map((side) => { const last = [...side.values()].at(-1); return last.at + last.high; })) + 10;
   const node = (side, x, anchor) => [...side].map(([name, { at, high }]) => html`<rect class="node" x=${x} y=${at} width="7" height=${high} rx="1.5"/>
-    <a href=${app.address({ page: "hosts", host: name })} onClick=${app.follow}><text x=${anchor === "end" ? x - 7 : x + 14} y=${at + high / 2 + 4} text-anchor=${anchor}>${cut(name)}<title>${name}</title></text></a>`);
+    <a href=${app.address({ page: "hosts", host: name })} onClick=${app.follow}><text x=${anchor === "end" ? x - 7 : x + 14} y=${at + high / 2 + 4} text-anchor=${anchor}>${cut(label(name))}<title>${label(name)}</title></text></a>`);
   const links = rows.map((row) => {
     const [a, b] = [left.get(row.a), right.get(row.b)], high = Math.max(1.2, value(row) / all * room);
     const [y, z] = [a.at + a.used + high / 2, b.at + b.used + high / 2];
@@ -238,7 +258,7 @@ export const pairs = (app, data) => html`${Ribbons(app, data)}${Table(app, data,
 
 const flowColumns = (app, data) => [
   { name: "flow", cell: (row) => html`<span class="visually-hidden">${row.protocol}</span>${hostLink(app, row.a)}${row.has_port ? `:${row.a_port}` : ""} → ${hostLink(app, row.b)}${row.has_port ? `:${row.b_port}` : ""}${row.name && html`<span class="under name">${row.name}</span>`}` },
-  { name: "protocol", cell: (row) => row.protocol, less: true, value: (row) => row.protocol },
+  { name: "protocol", cell: (row) => html`${row.protocol}${row.has_port && portName({ ...row, port: row.b_port }) ? html` <span class="note">${portName({ ...row, port: row.b_port })}</span>` : ""}`, less: true, value: (row) => row.protocol },
   { name: "application, name", wide: true, less: true, cell: (row) => row.name || "–", value: (row) => row.name },
   ...sides(app, data), packets,
   { name: "state", less: true, cell: (row) => row.state, value: (row) => row.state },
@@ -282,7 +302,7 @@ export function losses(app, data) {
       ${term("", "not ranked", window.unranked, window.unranked ? "metered, and among the others of each table: the view's thread was behind" : "each table has every metered packet", window.unranked ? "bad" : "")}
       ${term("", "flows ended because the table was full", window.ended[4], `it has room for ${whole(window.room)} flows, ${whole(window.active)} are in it`, window.ended[4] ? "bad" : "")}
       ${term("", "workers", window.workers, "threads whose parts are added")}</div></section>
-    ${app.state.series.lost?.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets a second" t=${app.state.series.t} height=${130} series=${[{ name: "dropped", unit: "/s", values: app.state.series.lost, color: "--bad", bars: true }]}/>`}`;
+    ${app.state.series.lost?.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets a second" t=${app.state.series.t} height=${130} onWindow=${toPackets(app)} series=${[{ name: "dropped", unit: "/s", values: app.state.series.lost, color: "--bad", bars: true }]}/>`}`;
 }
 
 export function costs(app, data) {
@@ -302,46 +322,49 @@ export function costs(app, data) {
 const WINDOWS = [["1 h", 3600], ["24 h", 86400], ["7 d", 604800], ["30 d", 2592000], ["1 y", 31536000]];
 const DIMENSIONS = [["host_out", "senders", "host"], ["host_in", "receivers", "host"], ["pair", "pairs", "pair"], ["service", "services", "service"], ["name", "names", "name"], ["segment", "VLANs and tunnels", "key"], ["interface", "interfaces", "key"]];
 
-/** Points with a gap wherever no bucket was kept. */
-function gapped(answer) {
-  const columns = { t: [], bits: [], packets: [], lost: [] };
-  answer.t.forEach((at, index) => {
-    const before = answer.t[index - 1];
-    if (before !== undefined && at - before > answer.step_seconds * 1.5) {
-      columns.t.push(before + answer.step_seconds);
-      for (const name of ["bits", "packets", "lost"]) columns[name].push(null);
-    }
-    columns.t.push(at);
-    for (const name of ["bits", "packets", "lost"]) columns[name].push(answer[name][index]);
-  });
-  return columns;
-}
+/** Times of points, and their numbers; null in a gap, wherever no bucket was kept. */
+const withGaps = (t, step) => t.flatMap((at, index) => (index && at - t[index - 1] > step * 1.5 ? [[t[index - 1] + step, null], [at, index]] : [[at, index]]));
+/** Columns with these gaps. */
+const gapped = (t, step, columns) => {
+  const places = withGaps(t, step), values = Object.entries(columns).map(([name, column]) => [name, places.map(([, index]) => (index === null ? null : column[index]))]);
+  return { t: places.map(([at]) => at), ...Object.fromEntries(values) };
+};
 
 /** Points with what this host received and sent, as far as the answer for it has the same points. */
-function directed(points, directions, unit) {
+function directed(points, directions) {
   const at = new Map((directions?.t ?? []).map((time, index) => [time, index]));
   const column = (name) => points.t.map((time) => (at.has(time) ? directions[name]?.[at.get(time)] ?? null : null));
   const names = ["in_bits", "out_bits", "in_packets", "out_packets"];
-  return lines({ ...points, ...(at.size && Object.fromEntries(names.map((name) => [name, column(name)]))) }, unit, "interface");
+  return { ...points, ...(at.size && Object.fromEntries(names.map((name) => [name, column(name)]))) };
+}
+
+/** The chart of a window of the past, as lines or as layers. */
+function pastTraffic(app, { answer, directions, isCutOwn }, points) {
+  const { by, unit } = app.state, drag = "drag to look closer";
+  const ofHost = directions?.t.length ? `; received and sent are ${directions.is_least || isCutOwn ? "at least " : ""}those of this host's addresses, with traffic among them` : "";
+  const stack = by === "direction" && directionStack(points);
+  return { t: points.t, series: stack ? stacked(app, stack) : lines(points, unit, "interface"), note: `by the ${answer.tier}; ${drag}${ofHost}` };
 }
 
 export function history(app) {
   const { past, dimension, unit, length } = app.state;
   const of = DIMENSIONS.find(([name]) => name === dimension) ?? DIMENSIONS[0];
-  const cell = { host: (row) => hostCell(app, row.host), pair: (row) => html`${hostLink(app, row.a)} ⇄ ${hostLink(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
+  const cell = { host: (row) => hostCell(app, row.host), pair: (row) => html`${hostCell(app, row.a)} ⇄ ${hostCell(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
   const answer = past?.answer, isOf = past?.dimension === of[0];
-  const seconds = Math.max(1, answer?.seconds ?? 1), points = answer && gapped(answer), asked = past && [past.from, past.to];
+  const seconds = Math.max(1, answer?.seconds ?? 1), asked = past && [past.from, past.to];
+  const points = answer && directed(gapped(answer.t, answer.step_seconds, { bits: answer.bits, packets: answer.packets, lost: answer.lost }), past.directions);
+  const traffic = answer?.buckets > 0 && pastTraffic(app, past, points);
   return html`<section class="card"><div class="controls">${WINDOWS.map(([name, value]) => html`<button class="tool" type="button" aria-pressed=${length === value && !app.state.from}
       onClick=${() => app.go({ length: value, from: "", to: "" })}>${name}</button>`)}
-      ${app.state.from && html`<button class="tool" type="button" aria-pressed="true" onClick=${() => app.go({ from: "", to: "" })}>${moment(app.state.from)} to ${moment(app.state.to)} ×</button>`}
-      <label>by <select id="dimension" value=${of[0]} onChange=${(event) => app.go({ dimension: event.target.value })}>${DIMENSIONS.map(([name, label]) => html`<option value=${name} selected=${name === of[0]}>${label}</option>`)}</select></label>
+      ${app.state.from && html`<button class="tool" type="button" aria-pressed="true" onClick=${() => app.go({ from: "", to: "" })}>${moment(app.state.from)} to ${moment(app.state.to)} ×</button>
+        ${app.hasPackets() && html`<a class="tool" id="past-packets" href=${app.address({ page: "packets" })} onClick=${app.follow}>its packets</a>`}`}
+      <label>table of <select id="dimension" value=${of[0]} onChange=${(event) => app.go({ dimension: event.target.value })}>${DIMENSIONS.map(([name, label]) => html`<option value=${name} selected=${name === of[0]}>${label}</option>`)}</select></label>
       <span class="space"></span><span class="note">${answer?.span ? `kept since ${moment(answer.span[0])}, by the ${answer.tier}` : ""}</span></div></section>
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
     ${answer && !answer.buckets && html`<div class="card message">Nothing is kept of this window yet. A minute is written once it is over.</div>`}
-    ${answer?.buckets > 0 && html`<${Chart} title="Traffic" note=${`by the ${answer.tier}; drag to look closer${past.directions?.t.length ? `; received and sent are ${past.directions.is_least || past.isCutOwn ? "at least " : ""}those of this host's addresses, with traffic among them` : ""}`} t=${points.t} span=${asked} height=${210} marks=${marks(app, past.watched)}
-        series=${directed(points, past.directions, unit)} follow=${app.follow}
-        onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}/>
-      ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "", values: points.lost, color: "--bad", bars: true }]}/>`}
+    ${traffic && html`<${Chart} title="Traffic" note=${traffic.note} t=${traffic.t} series=${traffic.series} span=${asked} height=${210} marks=${marks(app, past.watched)} follow=${app.follow}
+        onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}>${layerChoice(app, PAST_STACKS)}</>
+      ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "packets", values: points.lost, color: "--bad", bars: true }]}/>`}
       ${isOf && html`<${Sums} id="past" at=${past} title=${`Top ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds} own=${of[2] === "host" ? ownOf(app.state.data) : undefined} sort=${app.state.sorting} onSort=${app.sortBy}
         columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`}
     ${past?.watched?.answer?.events.length > 0 && Events(app, "past-events", "Events", extent(past.watched.answer, ", of this window"), past.watched.answer.events)}
@@ -405,7 +428,7 @@ function Events(app, id, title, note, events) {
       <th scope="col">what</th><th scope="col" class="n less" title="further events of the rule, beyond its limit">suppressed</th></tr></thead>
     <tbody>${events.map((event) => html`<tr key=${`${event.time_ns} ${event.rule} ${event.kind} ${event.text}`} data-row tabindex="-1" onKeyDown=${(key) => { if (key.key === "Enter" && has) app.go(around(event)); }}>
       <td>${has ? html`<a href=${app.address(around(event))} onClick=${app.follow} title="packets around it">${timeOf(event)}</a>` : timeOf(event)}</td><td class="key">${event.rule}</td>
-      <td><span class=${event.kind === "raised" ? "error" : ""}>${event.kind}</span></td>
+      <td><span class=${event.kind}>${event.kind}</span></td>
       <td class="wide told">${event.text}${event.recording ? html` <span class="note">${event.recording}</span>` : ""}</td><td class="n less">${event.swallowed ? whole(event.swallowed) : ""}</td></tr>`)}
     ${!events.length && html`<tr><td class="nothing" colspan="5">No event yet.</td></tr>`}</tbody></table></div></section>`;
 }

@@ -14,8 +14,8 @@ export function short(number) {
   return [(number < 0 ? "−" : "") + value.toFixed(digits), STEPS[step]];
 }
 
-/** A number with its thousands apart. */
-export const whole = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, " ");
+/** A number with commas between its thousands, as the command line has it. */
+export const whole = (number) => Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, ",");
 
 /** The units that `b` goes through: how an amount [packets, bytes] is read. */
 export const UNITS = {
@@ -69,8 +69,14 @@ class InSight extends Component {
       if (this.isSeen && !wasSeen) this.forceUpdate();
     }, { rootMargin: "120px" });
     this.observer.observe(this.element);
+    // On paper all parts are of one second.
+    this.whole = () => this.forceUpdate();
+    addEventListener("beforeprint", this.whole);
   }
-  componentWillUnmount() { this.observer.disconnect(); }
+  componentWillUnmount() {
+    this.observer.disconnect();
+    removeEventListener("beforeprint", this.whole);
+  }
   shouldComponentUpdate({ sort, at }) {
     const isOther = this.search !== location.search || this.props.sort !== sort || this.props.at !== at;
     return this.isSeen || isOther || Date.now() - this.drawnAt >= OUT_OF_SIGHT;
