@@ -103,7 +103,7 @@ mod tests {
     fn the_value_of_a_program_chooses_the_output() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("first.fpl");
-        std::fs::write(&program, "RETURN PKT.B[0]\n").unwrap();
+        std::fs::write(&program, "RETURN PKT.B[0];\n").unwrap();
         let shares = |label: &str| {
             let text = format!(
                 "s :: switch(by=label); file(\"in\") -> fpl(\"{}\", label={label}) -> s; s[0] -> json; s[1] -> json; s[3] -> json",
