@@ -9,6 +9,7 @@
 //! - CSV files have a line of column names, and a network or a range of addresses in each line. The
 //!   narrowest network around an address counts.
 //! - MMDB files are those of MaxMind's format, version 2, as GeoLite2, DB-IP and IPinfo publish them.
+//! - Lists of vendors of MAC addresses are those of IEEE, Wireshark and nmap.
 //!
 //! `docs/enrich.md` has the columns and fields. Files are read whole: [`FILE_MAX`] bytes at most.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod mmdb;
 mod place;
 mod range;
 mod table;
+mod vendors;
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -29,6 +31,7 @@ pub use place::{Place, TEXT_MAX};
 
 use mmdb::Database;
 use table::NetworkTable;
+use vendors::VendorTable;
 
 /// The most bytes of a file.
 pub const FILE_MAX: u64 = 2 << 30;
@@ -43,10 +46,11 @@ pub struct Places {
 enum PlaceFile {
     Table(NetworkTable),
     Database(Database),
+    Vendors(VendorTable),
 }
 
 impl Places {
-    /// Reads files: each is an MMDB file, or else text with commas.
+    /// Reads files: each is an MMDB file, a list of vendors, or else text with commas.
     ///
     /// # Errors
     /// The first file that cannot be read or understood, with the place of the mistake.
@@ -71,16 +75,35 @@ impl Places {
             place = place.or(match file {
                 PlaceFile::Table(table) => table.of(address),
                 PlaceFile::Database(database) => database.of(address),
+                PlaceFile::Vendors(_) => Place::default(),
             });
         }
         place
     }
 
-    /// Networks and ranges in all files; of an MMDB file the nodes of its tree.
+    /// The vendor of a MAC address, as the first list that has it says.
+    pub fn vendor(&self, station: [u8; 6]) -> Option<&str> {
+        self.vendors().find_map(|vendors| vendors.of(station))
+    }
+
+    /// Whether a file is a list of vendors.
+    pub fn has_vendors(&self) -> bool {
+        self.vendors().next().is_some()
+    }
+
+    fn vendors(&self) -> impl Iterator<Item = &VendorTable> {
+        self.files.iter().filter_map(|file| match file {
+            PlaceFile::Vendors(vendors) => Some(vendors),
+            _ => None,
+        })
+    }
+
+    /// Networks and ranges in all files, and prefixes of vendors; of an MMDB file the nodes of its tree.
     pub fn entries(&self) -> u64 {
         let entries = |file: &PlaceFile| match file {
             PlaceFile::Table(table) => table.lines(),
             PlaceFile::Database(database) => database.nodes(),
+            PlaceFile::Vendors(vendors) => vendors.lines(),
         };
         self.files.iter().map(entries).sum()
     }
@@ -88,9 +111,12 @@ impl Places {
 
 impl PlaceFile {
     fn parse(path: &Path, bytes: Vec<u8>) -> Result<PlaceFile, Error> {
-        match mmdb::is_database(&bytes) {
-            true => Database::parse(path, bytes).map(PlaceFile::Database),
-            false => NetworkTable::parse(path, &bytes).map(PlaceFile::Table),
+        if mmdb::is_database(&bytes) {
+            return Database::parse(path, bytes).map(PlaceFile::Database);
+        }
+        match VendorTable::parse(&bytes) {
+            Some(vendors) => Ok(PlaceFile::Vendors(vendors)),
+            None => NetworkTable::parse(path, &bytes).map(PlaceFile::Table),
         }
     }
 }

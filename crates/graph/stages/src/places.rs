@@ -76,10 +76,18 @@ struct SharedPlaces {
     messages: Mutex<Vec<String>>,
 }
 
+fn open_places(paths: &[PathBuf]) -> Result<Places, String> {
+    let places = Places::open(paths).map_err(|error| error.to_string())?;
+    if places.has_vendors() {
+        return Err("flows have no vendors of MAC addresses: such a list is for tapline view".to_owned());
+    }
+    Ok(places)
+}
+
 impl SharedPlaces {
     fn open(paths: Vec<PathBuf>, control: Arc<Control>) -> Result<Arc<SharedPlaces>, String> {
         let stamps: Vec<_> = paths.iter().map(|path| FileStamp::of(path)).collect();
-        let places = Places::open(&paths).map_err(|error| error.to_string())?;
+        let places = open_places(&paths)?;
         let shared = Arc::new(SharedPlaces {
             paths,
             places: Mutex::new(Arc::new(places)),
@@ -93,7 +101,7 @@ impl SharedPlaces {
 
     /// Reads all files. A mistake is reported, and the previous contents stay.
     fn reload(&self) {
-        let message = match Places::open(&self.paths) {
+        let message = match open_places(&self.paths) {
             Ok(places) => {
                 let entries = places.entries();
                 *self.places() = Arc::new(places);

@@ -31,6 +31,7 @@ pub use fitting::{Fitting, FittingPart};
 pub use names::HostNames;
 pub use past::PastWindow;
 pub use rights::Rights;
+pub use stack::{Layer, Stack, StackPoint, StackRow};
 pub use tables::{HostChart, HostContent, PartTable, Side, SumRow, SumTable};
 pub use watched::{EventFile, EventLine, RecorderTable, WatchEvent, Watched};
 pub use words::KeyWords;

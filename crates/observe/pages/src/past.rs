@@ -1,8 +1,13 @@
 //! A window of the history, as its page has it.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
 use serde::Serialize;
 use tapline_view::Dimension;
 
+use crate::feed::Snapshot;
+use crate::stack::Stack;
 use crate::tables::SumTable;
 
 /// Totals over time, and the greatest keys of a window.
@@ -30,6 +35,23 @@ pub struct PastWindow {
     pub packets: Vec<f64>,
     /// Packets lost.
     pub lost: Vec<i64>,
+    /// Traffic by key over time, if it is asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<Stack>,
+    /// The latest name of each host that has one, for those who may have names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub names: BTreeMap<IpAddr, String>,
     /// The greatest keys.
     pub table: SumTable,
+}
+
+impl PastWindow {
+    /// Adds the names that hosts have now.
+    pub fn name_hosts(&mut self, snapshot: &Snapshot) {
+        let names = snapshot.names();
+        let rows = self.table.rows.iter().map(|row| &row.key);
+        let layers = self.stack.iter().flat_map(|stack| stack.rows.iter().map(|row| &row.key));
+        let hosts = rows.chain(layers).flat_map(|key| key.hosts());
+        self.names = hosts.filter_map(|host| Some((host, names.of(host).next()?.to_owned()))).collect();
+    }
 }

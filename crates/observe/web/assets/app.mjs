@@ -137,11 +137,11 @@ async function askSources() {
 async function askHistory() {
   const now = Math.ceil(Date.now() / 1000), to = Number(state.to) || now, from = Number(state.from) || to - state.length;
   const window = { from: Math.max(0, from), to };
-  const { dimension } = state;
+  const { dimension, by } = state;
   const ofRules = hasNoEvents() ? state.watched : ask(`/api/watched?${new URLSearchParams({ ...window, most: EVENTS })}`);
   const own = state.data?.process?.own ?? [];
   const ofOwn = own.length ? ask(`/api/host?${new URLSearchParams({ ...window, host: own.slice(0, 32).join() })}`) : {};
-  const [past, watched, host] = await Promise.all([ask(`/api/history?${new URLSearchParams({ ...window, dimension })}`), ofRules, ofOwn]);
+  const [past, watched, host] = await Promise.all([ask(`/api/history?${new URLSearchParams({ ...window, dimension, stack: by })}`), ofRules, ofOwn]);
   state.past = { ...past, watched, from, to, dimension, hasOwn: own.length > 0, isCutOwn: own.length > 32 || state.data?.process?.own_count > own.length, directions: host.answer?.past };
   show();
 }

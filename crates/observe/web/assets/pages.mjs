@@ -17,7 +17,7 @@ const service = (row) => (row.has_port && portName(row) ? html`${portName(row)} 
 const named = (row) => (row.key === "" ? "no name" : row.key);
 const ownOf = (data) => new Set(data?.process?.own ?? []);
 /** The name under which clients asked for a host last. */
-const nameOf = (app, host) => app.state.data?.names?.[host];
+const nameOf = (app, host) => app.state.data?.names?.[host] ?? app.state.past?.answer?.names?.[host];
 const hostAddress = (app, host) => app.address({ page: "hosts", host, from: "", to: "" });
 const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${nameOf(app, host)}>${host}</a>`;
 /** A host with its name. */
@@ -107,9 +107,7 @@ const layerName = (app, row) => row.name ?? (row.host ? nameOf(app, row.host) ??
 
 const stacked = (app, stack) => layers(stack, app.state.unit === "packets" ? "packets" : "bits", (row) => layerName(app, row));
 
-/** The history has no layers by key. */
-const PAST_STACKS = { "": STACKS[""], direction: STACKS.direction };
-const layerChoice = (app, stacks = STACKS) => html`<label class="note">by <select id="by" value=${app.state.by} onChange=${(event) => app.go({ by: event.target.value })}>${Object.entries(stacks).map(([name, label]) => html`<option value=${name} selected=${name === app.state.by}>${label}</option>`)}</select></label>`;
+const layerChoice = (app) => html`<label class="note">by <select id="by" value=${app.state.by} onChange=${(event) => app.go({ by: event.target.value })}>${Object.entries(STACKS).map(([name, label]) => html`<option value=${name} selected=${name === app.state.by}>${label}</option>`)}</select></label>`;
 
 export function rates(app, data, title, height) {
   const { series, unit } = app.state, has = app.hasPackets(), minutes = series.t.length > 1 ? Math.max(1, Math.round((series.t.at(-1) - series.t[0]) / 60)) : 1;
@@ -188,7 +186,7 @@ function About({ app, page, about }) {
     ["names", page.names.length ? page.names.join(", ") : app.state.data.rights === "look" ? "this address has no right to names" : "none seen: no client asked for it by name in TLS, QUIC or HTTP, and no DNS answer named it, since this page's server started"],
     past && ["seen", past.seen ? `${moment(past.seen[0])} to ${moment(past.seen[1])}, in the history ${day}` : `not among the top hosts of the history ${day}`],
     about?.answer?.place && ["place", about.answer.place],
-    station && ["MAC address", `${station[0]}, a neighbour at ${station[1]}`],
+    station && ["MAC address", `${station[0]}${about.answer.vendor ? `, ${about.answer.vendor}` : ""}, a neighbour at ${station[1]}`],
   ].filter(Boolean);
   return html`<section class="card"><dl class="facts" id="about">${facts.map(([name, value]) => html`<dt>${name}</dt><dd class="name">${value}</dd>`)}</dl></section>`;
 }
@@ -329,6 +327,10 @@ const gapped = (t, step, columns) => {
   const places = withGaps(t, step), values = Object.entries(columns).map(([name, column]) => [name, places.map(([, index]) => (index === null ? null : column[index]))]);
   return { t: places.map(([at]) => at), ...Object.fromEntries(values) };
 };
+const gappedStack = ({ by, t, step_seconds: step, rows, others }) => {
+  const layer = (one) => ({ ...one, ...gapped(t, step, { bits: one.bits, packets: one.packets }) });
+  return { by, t: withGaps(t, step).map(([at]) => at), rows: rows.map(layer), others: layer(others) };
+};
 
 /** Points with what this host received and sent, as far as the answer for it has the same points. */
 function directed(points, directions) {
@@ -341,6 +343,10 @@ function directed(points, directions) {
 /** The chart of a window of the past, as lines or as layers. */
 function pastTraffic(app, { answer, directions, isCutOwn }, points) {
   const { by, unit } = app.state, drag = "drag to look closer";
+  if (answer.stack?.by === by) {
+    const stack = gappedStack(answer.stack), step = answer.stack.step_seconds;
+    return { t: stack.t, series: stacked(app, stack), note: `by the ${step < 3600 ? "minute" : step < 86400 ? "hour" : "day"}, IP packets as flows count them; ${drag}` };
+  }
   const ofHost = directions?.t.length ? `; received and sent are ${directions.is_least || isCutOwn ? "at least " : ""}those of this host's addresses, with traffic among them` : "";
   const stack = by === "direction" && directionStack(points);
   return { t: points.t, series: stack ? stacked(app, stack) : lines(points, unit, "interface"), note: `by the ${answer.tier}; ${drag}${ofHost}` };
@@ -363,7 +369,7 @@ export function history(app) {
     ${past?.error && html`<div class="warning" role="alert">${past.error}</div>`}
     ${answer && !answer.buckets && html`<div class="card message">Nothing is kept of this window yet. A minute is written once it is over.</div>`}
     ${traffic && html`<${Chart} title="Traffic" note=${traffic.note} t=${traffic.t} series=${traffic.series} span=${asked} height=${210} marks=${marks(app, past.watched)} follow=${app.follow}
-        onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}>${layerChoice(app, PAST_STACKS)}</>
+        onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}>${layerChoice(app)}</>
       ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "packets", values: points.lost, color: "--bad", bars: true }]}/>`}
       ${isOf && html`<${Sums} id="past" at=${past} title=${`Top ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds} own=${of[2] === "host" ? ownOf(app.state.data) : undefined} sort=${app.state.sorting} onSort=${app.sortBy}
         columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`}

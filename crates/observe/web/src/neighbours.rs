@@ -16,6 +16,13 @@ pub(crate) fn station(host: IpAddr) -> Option<[String; 2]> {
     find(&text, host)
 }
 
+/// The octets of a MAC address of the table.
+pub(crate) fn octets(station: &str) -> Option<[u8; 6]> {
+    let octets: Option<Vec<u8>> =
+        station.split(':').map(|octet| u8::from_str_radix(octet, 16).ok()).collect();
+    octets?.try_into().ok()
+}
+
 fn find(table: &str, host: IpAddr) -> Option<[String; 2]> {
     table.lines().skip(1).find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -37,6 +44,8 @@ mod tests {
             10.0.0.2         0x1         0x0         00:00:00:00:00:00     *        eth0\n";
         let of = |host: &str| find(table, host.parse().expect("an address"));
         assert_eq!(of("10.0.0.1"), Some(["02:00:00:00:00:01".to_owned(), "eth0".to_owned()]));
+        assert_eq!(octets("02:00:00:00:00:01"), Some([2, 0, 0, 0, 0, 1]));
+        assert_eq!((octets("02:00"), octets("x")), (None, None));
         assert_eq!((of("10.0.0.2"), of("10.0.0.3"), find("x", [10, 0, 0, 1].into())), (None, None, None));
     }
 }

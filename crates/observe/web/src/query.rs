@@ -48,6 +48,11 @@ impl Query {
         Ok(FilterLine::parse(self.text("filter"))?.seeing(rights))
     }
 
+    /// The dimension of a chart with layers, if one is asked for.
+    pub(crate) fn stack(&self) -> Option<Dimension> {
+        Dimension::of_name(self.text("stack")).filter(|dimension| STACKS.contains(dimension))
+    }
+
     /// The question for a page.
     ///
     /// # Errors
@@ -59,7 +64,7 @@ impl Query {
             filter: self.filter(rights)?,
             window: self.number("window", 10, 1, WINDOW_MAX as u64) as usize,
             rows: self.number("rows", ROWS, 1, ROWS_MAX as u64) as usize,
-            stack: Dimension::of_name(self.text("stack")).filter(|dimension| STACKS.contains(dimension)),
+            stack: self.stack(),
             rights,
         })
     }

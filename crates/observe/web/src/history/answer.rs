@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use rusqlite::params;
-use tapline_pages::{PastWindow, Rights, SumRow, SumTable};
+use tapline_pages::{PastWindow, Rights, Stack, StackPoint, SumRow, SumTable};
 use tapline_view::{Amount, Dimension, Row, Table};
 
 use super::{History, KEPT, Tier, key_of, record, roll_key};
@@ -29,6 +29,8 @@ const HOURS_MAX: u64 = 2 * 366 * 24;
 /// Points of a chart.
 const POINTS_MAX: u64 = 600;
 const ROWS_MAX: u64 = 100;
+/// Tables of one chart with layers: minutes of two days, hours of a quarter; longer windows have layers by the day.
+const STACK_TABLES_MAX: usize = 3000;
 /// Two sums of the same seconds differ by less.
 const SECONDS_EQUAL: f64 = 0.5;
 /// A part of a window is measured if buckets have so much of its seconds.
@@ -43,6 +45,8 @@ pub(crate) struct HistoryQuestion {
     /// The first bucket, and the one after the last.
     buckets: (u64, u64),
     rows: usize,
+    /// The dimension of the chart's layers, if it has some.
+    stack: Option<Dimension>,
     rights: Rights,
 }
 
@@ -156,7 +160,7 @@ impl HistoryQuestion {
             return Err("this token is for counts, not for names".to_owned());
         }
         let rows = query.number("rows", 50, 1, ROWS_MAX) as usize;
-        Ok(HistoryQuestion { dimension, rows, rights, ..window })
+        Ok(HistoryQuestion { dimension, rows, stack: query.stack(), rights, ..window })
     }
 
     /// The window of an address, `from` and `to`.
@@ -176,8 +180,8 @@ impl HistoryQuestion {
         let is_short = (to - from) / 60 <= MINUTES_MAX;
         let tier = if is_short { Tier::Minute } else { Tier::Hour };
         let (first, end) = (from / tier.seconds(), to.div_ceil(tier.seconds()));
-        let question =
-            HistoryQuestion { dimension, tier, first, buckets: (first, end), rows, rights: Rights::Packets };
+        let (buckets, rights) = ((first, end), Rights::Packets);
+        let question = HistoryQuestion { dimension, tier, first, buckets, rows, stack: None, rights };
         question.ending(end)
     }
 
@@ -234,6 +238,7 @@ impl History {
         )?;
         let len = tier.seconds() as i64;
         let mut window = window(question, tier, &cover, &table);
+        window.stack = question.stack.map(|by| self.stack(by, question, &cover)).transpose()?;
         window.span = span.map(|(first, last)| [first * len, (last + 1) * len]);
         Ok(HistoryAnswer { window, table })
     }
@@ -346,6 +351,32 @@ impl History {
         Ok(found.collect())
     }
 
+    /// The layers of a window's chart, by its buckets or by those of its table.
+    fn stack(&self, by: Dimension, question: &HistoryQuestion, cover: &Cover) -> rusqlite::Result<Stack> {
+        let is_short = cover.chart.len() <= STACK_TABLES_MAX;
+        let pieces = if is_short { &cover.chart } else { &cover.table };
+        let tier = pieces.iter().map(|piece| piece.tier).max().unwrap_or(question.tier);
+        let step = step(question, tier) * tier.seconds();
+        let mut points = BTreeMap::<u64, StackPoint<i64>>::new();
+        let mut statement = self.connection.prepare_cached("SELECT v FROM roll WHERE k = ?1")?;
+        for piece in pieces {
+            let mut found = statement.query([roll_key(piece.tier, by, piece.bucket)])?;
+            let Some(found) = found.next()? else { continue };
+            let Some(table) = record::table_of(found.get_ref(0)?.as_blob()?) else { continue };
+            let begin = piece.begin() / step * step;
+            let point = points.entry(begin).or_default();
+            point.t = begin as f64;
+            point.len_ns += (piece.totals.seconds * 1e9) as u64;
+            point.sum.add(table.rest.others);
+            for (id, row) in table.rows {
+                point.sum.add(row.amount);
+                point.rows.push((id, row.amount));
+            }
+        }
+        let points: Vec<_> = points.into_values().collect();
+        Stack::of_points(by, step, &points, |id| key_of(&self.connection, id))
+    }
+
     /// The tables of some buckets added up. Keys are numbers until the greatest are known.
     fn sum(&self, dimension: Dimension, pieces: &[Piece], most: usize) -> rusqlite::Result<Table> {
         let mut rows: HashMap<i64, (Row, Amount)> = HashMap::new();
@@ -436,6 +467,8 @@ fn window(question: &HistoryQuestion, tier: Tier, cover: &Cover, table: &Table) 
         bits: points.values().map(|point| rate(point.counts[1].saturating_mul(8), point.seconds)).collect(),
         packets: points.values().map(|point| rate(point.counts[0], point.seconds)).collect(),
         lost: points.values().map(|point| point.counts[2]).collect(),
+        stack: None,
+        names: BTreeMap::new(),
         table: sum_table(question, &sum, table),
     }
 }
@@ -454,5 +487,68 @@ fn sum_table(question: &HistoryQuestion, sum: &Totals, table: &Table) -> SumTabl
         framing: (bytes as i64).saturating_sub(flow_bytes as i64),
         lost,
         sum: [packets, bytes],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tapline_view::{Key, Reading, Second};
+
+    use super::*;
+    use crate::history::HistoryLimits;
+
+    const BEGIN: u64 = 1_790_000_000 / 86_400 * 86_400;
+
+    /// A second with eight hosts, and others.
+    fn reading(end: u64) -> Reading {
+        let host = |number: u8| Row {
+            key: Key::host(Ipv4Addr::new(10, 0, 0, number).into()),
+            amount: Amount { packets: number.into(), bytes: 1000 * u64::from(number) },
+            ..Row::default()
+        };
+        let others = Amount { packets: 3, bytes: 3000 };
+        let table = Table { rows: (1..=8).rev().map(host).collect(), others, ..Table::default() };
+        let Amount { packets, bytes } = table.sum();
+        let (end_ns, len_ns) = (end * 1_000_000_000, 1_000_000_000);
+        let second = Second { end_ns, len_ns, metered: packets, flow_bytes: bytes, ..Second::default() };
+        Reading { number: end, second, tables: std::array::from_fn(|_| table.clone()) }
+    }
+
+    #[test]
+    fn layers_of_the_past_add_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("history.sqlite");
+        let mut history = History::open(&path, HistoryLimits::default()).expect("a history");
+        // Minutes of a day, of which one is missing.
+        for minute in (0..1440).filter(|minute| *minute != 2) {
+            history.add(&reading(BEGIN + 60 * minute + 1), u64::MAX).expect("it is written");
+        }
+        history.finish().expect("it is written");
+        let question = |days: u64| HistoryQuestion {
+            stack: Some(Dimension::HostIn),
+            ..HistoryQuestion::of(Dimension::Pair, BEGIN, BEGIN + days * 86_400, 10)
+        };
+        let of_window =
+            |days: u64| history.answer(&question(days)).expect("an answer").window.stack.expect("layers");
+        // Beyond 3,000 tables those of days are read.
+        let Cover { chart, table } = history.cover(&question(365)).expect("buckets");
+        let long = Cover { chart: chart.into_iter().cycle().take(STACK_TABLES_MAX + 1).collect(), table };
+        let by_day = history.stack(Dimension::HostIn, &question(365), &long).expect("layers");
+        for (stack, step, points) in [
+            (of_window(1), 180, 480),
+            (of_window(30), 7200, 12),
+            (of_window(365), 54_000, 2),
+            (by_day, 86_400, 1),
+        ] {
+            assert_eq!((stack.by, stack.step_seconds, stack.t.len()), ("host_in", step, points));
+            assert_eq!(stack.t[0], (BEGIN / step * step) as f64);
+            // In each second the six greatest have 8 to 3 packets; 2, 1 and 3 are among all others.
+            let first: Vec<f64> = stack.rows.iter().map(|row| row.layer.packets[0]).collect();
+            assert_eq!(first, [8.0, 7.0, 6.0, 5.0, 4.0, 3.0]);
+            assert!(stack.others.packets.iter().all(|packets| *packets == 6.0), "{step}");
+            assert!(stack.others.bits.iter().all(|bits| *bits == 48_000.0), "{step}");
+        }
     }
 }

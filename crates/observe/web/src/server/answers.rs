@@ -166,9 +166,16 @@ async fn history(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Routed 
         return Err((404, "no history is kept: see --history".to_owned()));
     };
     let asked = HistoryQuestion::parse(query, rights).map_err(|why| (400, why))?;
+    let snapshot = Arc::clone(&shared.snapshot.borrow());
     let answered = tokio::task::spawn_blocking(move || {
         let past = past.lock().unwrap_or_else(PoisonError::into_inner);
-        past.answer(&asked).map(|answer| answer.window)
+        past.answer(&asked).map(|answer| {
+            let mut window = answer.window;
+            if rights >= Rights::Names {
+                window.name_hosts(&snapshot);
+            }
+            window
+        })
     });
     match answered.await {
         Ok(Ok(answer)) => Ok(json_answer(&answer)),
@@ -190,7 +197,11 @@ async fn about_host(shared: &Arc<Shared>, query: &Query, rights: Rights) -> Rout
         let place = host.and_then(|host| shared.places.as_ref().map(|places| places.of(host).to_string()));
         // Who may not know names does not learn of devices either.
         let station = host.filter(|_| rights >= Rights::Names).and_then(neighbours::station);
-        Ok::<_, Error>(json!({"past": past.transpose()?, "place": place, "station": station}))
+        let vendor = station.as_ref().and_then(|[station, _]| {
+            shared.places.as_ref()?.vendor(neighbours::octets(station)?).map(str::to_owned)
+        });
+        let past = past.transpose()?;
+        Ok::<_, Error>(json!({"past": past, "place": place, "station": station, "vendor": vendor}))
     });
     match answered.await {
         Ok(Ok(answer)) => Ok(json_answer(&answer)),

@@ -186,8 +186,10 @@ fn answers_have_the_documented_fields() {
     publish(&view, worker, this_minute() - 59);
     let asked = format!("/api/history?from={}&to={}", this_minute() - 600, this_minute() + 600);
     wait_for("the history has it", || ask(&asked)["buckets"] != 0);
-    let past = ask(&asked);
+    let past = ask(&format!("{asked}&stack=host_out"));
     interface.compare("History", &past);
+    interface.compare("Stack", &past["stack"]);
+    interface.compare_all("Layer", &past["stack"]["rows"]);
     interface.compare_table(&past["table"]);
 
     wait_for("events are read", || ask("/api/watched")["tables"] != serde_json::json!([]));

@@ -96,8 +96,8 @@ pub(crate) struct ViewArgs {
     /// marks of charts, and kept in the history.
     #[arg(long, value_name = "FILE", help_heading = "Source")]
     events: Option<PathBuf>,
-    /// Files of places (docs/enrich.md), with commas between: the page of a host has its country and network. They are read
-    /// once.
+    /// Files of places and of vendors of MAC addresses (docs/enrich.md), with commas between: the page of a host has its
+    /// country, its network and its vendor. They are read once.
     #[arg(long, value_name = "FILES", help_heading = "Source")]
     enrich: Option<String>,
     /// The file of the history. Default: tapline/history.sqlite in /var/lib, or in the user's state directory.
