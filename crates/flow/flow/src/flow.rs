@@ -6,6 +6,9 @@ use tapline_packet::Timestamp;
 
 use crate::{Collected, Details, KnownField};
 
+/// The time in flows of a packet whose source knows none: no capture file and no clock has this one.
+pub(crate) const NO_TIME: Timestamp = Timestamp::from_nanos(-1);
+
 /// An expired flow (RFC 7011, 5.1), with both directions (a biflow, RFC 5103).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
@@ -157,6 +160,11 @@ impl Flow {
     /// Time stamp of the earliest packet of either side.
     pub fn first(&self) -> Timestamp {
         self.times(|side| side.first).min().unwrap_or_default()
+    }
+
+    /// Time stamp of the earliest packet of either side; `None` if that packet had no time.
+    pub fn began(&self) -> Option<Timestamp> {
+        Some(self.first()).filter(|first| *first != NO_TIME)
     }
 
     /// Time stamp of the latest packet of either side.

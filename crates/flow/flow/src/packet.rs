@@ -10,8 +10,9 @@
 use tapline_packet::headers::{Fragment, Headers, IpVersion, Tunnel};
 use tapline_packet::numbers::ethertype;
 use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, TCP, UDP, has_ports};
-use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, VlanTag};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Timestamp, VlanTag};
 
+use crate::flow::NO_TIME;
 use crate::fragments::{Datagram, Fragments, Transport};
 use crate::index::BucketTag;
 use crate::key::{self, Addresses, KeyFields, Words};
@@ -60,6 +61,17 @@ impl Window<'_> {
     #[inline]
     pub(crate) fn extra(&self, summary: &PacketSummary) -> Option<&ExtraFields> {
         self.extras.get(usize::from(summary.extra))
+    }
+
+    /// The time of a packet: one without a time counts at the clock, as far as packets with a time have set it.
+    pub(crate) fn time_of(&self, summary: &PacketSummary, clock: i64) -> i64 {
+        const EPOCH: i64 = Timestamp::EPOCH.as_nanos();
+        let is_untimed = || self.batch.packet(summary.index.into()).meta.is_untimed;
+        match summary.time == EPOCH && is_untimed() {
+            false => summary.time,
+            true if clock > EPOCH => clock,
+            true => NO_TIME.as_nanos(),
+        }
     }
 
     pub(crate) fn packet(&self, summary: &PacketSummary) -> (LinkType, Packet<'_>) {
@@ -395,7 +407,7 @@ fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tapline_packet::{InterfaceId, Record, Timestamp};
+    use tapline_packet::{InterfaceId, Record};
     use tapline_testkit::gallery;
 
     const VIEW: ParseOptions =

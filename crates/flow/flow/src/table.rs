@@ -32,6 +32,7 @@ use tapline_sys::memory;
 
 use crate::creation_order::CreationOrder;
 use crate::details::{DetailFields, DetailTable, PacketView, RefusedDetails};
+use crate::flow::NO_TIME;
 use crate::index::{BucketTag, Index};
 use crate::key::{self, KeyFields, Seeds, Words};
 use crate::packet::{ExtraFields, PacketSummary, TransportSpan, Window};
@@ -281,7 +282,9 @@ impl Table {
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
-        statistics.late += u64::from(summary.time < self.clock);
+        let summary = &PacketSummary { time: window.time_of(summary, self.clock), ..*summary };
+        let is_late = summary.time < self.clock && summary.time != NO_TIME.as_nanos();
+        statistics.late += u64::from(is_late);
         let slot = match self.find(summary, window.extra(summary)) {
             Some(slot) => {
                 if let Some(reason) = self.expiry_reason(slot).or_else(|| self.is_reopened(slot, summary)) {

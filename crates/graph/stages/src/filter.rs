@@ -12,9 +12,10 @@ use tapline_bpf::PacketFilter;
 use tapline_graph::{Out, Packets, Stage, StageCounters, TickContext};
 use tapline_ir::CompiledFilter;
 use tapline_jit::{NATIVE_AFTER, Native};
-use tapline_packet::numbers::ethertype::is_vlan;
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection};
+use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 use tapline_source::{Error, FilterAccount, UnfitLinkType};
+
+use crate::tag_look::TagLook;
 
 /// Compiles the filter for an interface; `None` accepts every packet.
 pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
@@ -53,43 +54,8 @@ pub struct FilterStage {
     /// For each interface, the place in `unfit`; `None` for those that have the filter.
     unfit_of: Vec<Option<usize>>,
     events: Vec<String>,
+    /// A look for tags, as long as the filter has accepted nothing.
     tags: TagLook,
-}
-
-/// A look for VLAN tags among the first packets, as long as the filter has accepted none: most filters do not look past
-/// tags, and the account then gives a hint.
-#[derive(Default)]
-struct TagLook {
-    looked: u64,
-    tagged: u64,
-}
-
-/// Packets that are looked at for tags.
-const TAG_LOOKS_MAX: u64 = 4096;
-
-impl TagLook {
-    fn is_over(&self) -> bool {
-        self.looked >= TAG_LOOKS_MAX
-    }
-
-    fn look(&mut self, packets: &Packets<'_>, before: &Selection) {
-        if !packets.is_empty() {
-            // The filter finds packets: nothing needs a hint.
-            *self = TagLook { looked: TAG_LOOKS_MAX, tagged: 0 };
-            return;
-        }
-        self.looked += before.len() as u64;
-        let is_tagged = |index: &usize| {
-            let packet = packets.batch.packet(*index);
-            let interface = packets.interfaces.get(packet.meta.interface.0 as usize);
-            let is_ethernet = interface.is_some_and(|interface| interface.link_type == LinkType::ETHERNET);
-            let in_bytes = || {
-                packet.data.get(12..14).is_some_and(|kind| is_vlan(u16::from_be_bytes([kind[0], kind[1]])))
-            };
-            packet.meta.vlan.is_some() || is_ethernet && in_bytes()
-        };
-        self.tagged += before.iter().filter(is_tagged).count() as u64;
-    }
 }
 
 impl FilterStage {
@@ -105,7 +71,7 @@ impl FilterStage {
             unfit: Vec::new(),
             unfit_of: Vec::new(),
             events: Vec::new(),
-            tags: TagLook { looked: TAG_LOOKS_MAX, tagged: 0 },
+            tags: TagLook::OVER,
         }
     }
 
@@ -180,7 +146,12 @@ impl Stage for FilterStage {
         }
         let before = (!self.tags.is_over()).then(|| packets.selection.clone());
         self.filters.select(&packets.batch, &mut packets.selection);
-        before.into_iter().for_each(|before| self.tags.look(packets, &before));
+        match before {
+            Some(before) if packets.is_empty() => self.tags.look(packets, &before),
+            // The filter finds packets: nothing needs a hint.
+            Some(_) => self.tags = TagLook::OVER,
+            None => {}
+        }
         out.pass(packets)
     }
 
@@ -203,7 +174,7 @@ impl Stage for FilterStage {
             unexamined: self.unexamined,
             filter: Some(FilterAccount {
                 unfit: self.unfit.clone(),
-                tagged: self.tags.tagged,
+                tagged: self.tags.tagged(),
                 ..self.filters.account()
             }),
             ..StageCounters::default()

@@ -166,7 +166,7 @@ impl FlowStage {
         let left_out = (self.choice.cause(), self.select());
         let sampling = self.sampler.sampling;
         let (flows, scale) = (self.ended.as_slice(), self.scale);
-        let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
+        let spans = flows.iter().filter_map(|flow| Some((flow.began()?, flow.last())));
         self.span = self.span.into_iter().chain(spans).reduce(both);
         let handed = out.pass_flows(&ExpiredFlows {
             flows,

@@ -12,6 +12,7 @@ use tapline_flow::{
 use tapline_geo::Places;
 use tapline_graph::catalog::{Constructor, Order, Outputs, StageClass, StageInput};
 use tapline_graph::{Cell, ExpiredFlows, Out, Packets, Stage, StageCounters, Table};
+use tapline_packet::Timestamp;
 use tapline_packet::numbers::ip_protocol::{self, TCP};
 use tapline_source::{Error, OutputAccount};
 
@@ -119,7 +120,7 @@ pub struct FlowRow {
     /// Bytes there and back.
     pub bytes: [Option<u64>; 2],
     /// Milliseconds from the first packet to the last.
-    pub ms: u64,
+    pub ms: Option<u64>,
     /// The round trip of the whole way, in microseconds.
     pub rtt_us: Option<u64>,
     /// Packets that were sent again, both ways.
@@ -129,7 +130,7 @@ pub struct FlowRow {
     /// Reason for its end.
     pub end: &'static str,
     /// The first packet's time, in nanoseconds since 1970.
-    pub first_ns: i64,
+    pub first_ns: Option<i64>,
     /// Details without a field of their own.
     pub details: Option<String>,
     /// Where both ends are.
@@ -150,12 +151,12 @@ impl FlowRow {
             name: name(flow).map(str::to_owned),
             packets: known(KnownField::Packets, sides.map(|side| side.packets)),
             bytes: known(KnownField::Bytes, sides.map(|side| side.bytes)),
-            ms: flow.last().since(flow.first()).max(0) as u64 / 1_000_000,
+            ms: flow.began().map(|first| flow.last().since(first).max(0) as u64 / 1_000_000),
             rtt_us: rtt(flow),
             again: again(flow),
             state: state(flow),
             end: flow.end_reason.name(),
-            first_ns: flow.first().as_nanos(),
+            first_ns: flow.began().map(Timestamp::as_nanos),
             details: Some(details_text(flow)).filter(|text| !text.is_empty()),
             places: [0, 1].map(|side| place(side).filter(|text| !text.is_empty())),
         }
@@ -251,12 +252,12 @@ const COLUMNS: &[Column] = &[
     Column::always("bytes", |row| row.bytes[0].map(Cell::from)),
     Column::always("packets_back", |row| row.packets[1].map(Cell::from)),
     Column::always("bytes_back", |row| row.bytes[1].map(Cell::from)),
-    Column::always("ms", |row| Some(row.ms.into())),
+    Column::always("ms", |row| row.ms.map(Cell::from)),
     Column::if_known("rtt_us", "-", |row| row.rtt_us.map(Cell::from)),
     Column::if_known("again", "-", |row| row.again.map(Cell::from)),
     Column::always("state", |row| Some(row.state.to_owned().into())),
     Column::always("end", |row| Some(row.end.to_owned().into())),
-    Column::always("first_ns", |row| Some(Cell::Time(row.first_ns))),
+    Column::always("first_ns", |row| row.first_ns.map(Cell::Time)),
     Column::if_known("details", "", |row| text(&row.details)),
     Column::if_known("source_place", "", |row| text(&row.places[0])),
     Column::if_known("destination_place", "", |row| text(&row.places[1])),

@@ -9,7 +9,7 @@
 //! | `flow_filter` | filters of packets, asked about flows |
 //! | `streams` | `reassemble`, `streams` and `extract` |
 //! | `publish` | a place of the graph as a capture, and its source |
-//! | `held`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
+//! | `held`, `tag_look`, `recent`, `color`, `folder`, `input_file` | parts of several stages |
 #![forbid(unsafe_code)]
 
 // Tests of stages share their harness with those outside of the crate, which know it by its name.
@@ -77,6 +77,7 @@ mod snap;
 mod store;
 mod streams;
 mod switch;
+mod tag_look;
 mod tee;
 mod top;
 mod topic_source;
@@ -110,6 +111,7 @@ pub use settings::{InterfaceOptions, StageSettings};
 pub use shared::SharedOutput;
 pub use snap::Snap;
 pub use store::StoreOutput;
+pub use tag_look::TagLook;
 pub use tapline_view::{Error as ViewError, ViewFile};
 pub use topic_source::TopicSource;
 pub use verify::Verify;

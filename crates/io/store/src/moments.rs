@@ -183,8 +183,13 @@ fn system_zone() -> &'static TimeZone {
 
 /// A moment for people: local date and time to the second.
 pub fn shown(at: Timestamp) -> String {
+    local(at, "%Y-%m-%d %H:%M:%S")
+}
+
+/// Local date and time in a format of strftime.
+pub fn local(at: Timestamp, format: &str) -> String {
     let Ok(moment) = Moment::from_nanosecond(at.as_nanos().into()) else { return "unknown".to_owned() };
-    moment.to_zoned(system_zone().clone()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    moment.to_zoned(system_zone().clone()).strftime(format).to_string()
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use std::cmp::Reverse;
 use tapline_collect::{Forgotten, RefusedCause, SourceAccount};
 use tapline_flow::{EndReason, Statistics, UnmeteredCause};
 use tapline_graph::{StageResult, grouped};
-use tapline_packet::{Timestamp, date_of_day};
+use tapline_packet::Timestamp;
 use tapline_stages::{FlowResults, FlowRow};
+use tapline_store::moments::local;
 
 /// The layout of the report.
 #[derive(Clone, Copy, Debug)]
@@ -129,11 +130,13 @@ fn cells(flow: &FlowRow, all: &[&FlowRow], has_start: bool) -> Vec<Entry> {
     let mut cells = Vec::new();
     cells.extend(optional("application", |flow| flow.application.clone()));
     cells.extend(optional("name", |flow| flow.name.clone()));
-    cells.extend(has_start.then(|| Entry::left("start", time_of_day(flow.first_ns))));
+    cells.extend(
+        has_start.then(|| Entry::left("start", flow.first_ns.map_or("no time".to_owned(), time_of_day))),
+    );
     cells.push(Entry::right("packets", number(both(flow.packets), |packets| amount(packets, ""))));
     cells.push(Entry::right("bytes", number(both(flow.bytes), bytes)));
     cells.push(Entry::right("back", number(flow.bytes[1], bytes)));
-    cells.push(Entry::right("duration", duration(flow.ms)));
+    cells.push(Entry::right("duration", number(flow.ms, duration)));
     let mut right = |entry: Option<Entry>| cells.extend(entry.map(|entry| Entry { is_right: true, ..entry }));
     right(optional("round trip", |flow| flow.rtt_us.map(microseconds)));
     right(optional("sent again", |flow| flow.again.map(grouped)));
@@ -285,12 +288,12 @@ impl Totals {
 
     fn text(&self) -> String {
         let Totals { flows, packets, bytes: all_bytes, .. } = *self;
-        let span = self.span.map(|(first, last)| (first.as_nanos(), last.since(first).max(0) as u64));
+        let span = self.span.map(|(first, last)| (first, last.since(first).max(0) as u64));
         let mut text =
             format!("{}  {}  {}", counted(flows, "flow"), counted(packets, "packet"), bytes(all_bytes));
         if let Some((first, ns)) = span {
-            text +=
-                &format!("  in {} from {} {} UTC", duration(ns / 1_000_000), date(first), time_of_day(first));
+            let from = local(first, "%Y-%m-%d %H:%M:%S.%3f %:z");
+            text += &format!("  in {} from {from}", duration(ns / 1_000_000));
             let seconds = ns as f64 / 1e9;
             // Of less than a millisecond a rate says nothing.
             if ns >= 1_000_000 {
@@ -378,17 +381,9 @@ fn microseconds(us: u64) -> String {
     }
 }
 
-/// The time of a day, UTC, to the millisecond.
+/// The local time of a day, to the millisecond.
 fn time_of_day(ns: i64) -> String {
-    let (ms, seconds) =
-        (ns.div_euclid(1_000_000).rem_euclid(1000), ns.div_euclid(1_000_000_000).rem_euclid(86_400));
-    format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
-}
-
-/// The day, UTC.
-fn date(ns: i64) -> String {
-    let (year, month, day) = date_of_day(ns.div_euclid(86_400_000_000_000));
-    format!("{year:04}-{month:02}-{day:02}")
+    local(Timestamp::from_nanos(ns), "%H:%M:%S.%3f")
 }
 
 #[cfg(test)]
@@ -403,10 +398,10 @@ mod tests {
             ends: [source, destination].map(|end| Some(end.to_owned())),
             packets: [Some(3400), Some(0)],
             bytes: [Some(1_000_000), Some(234_567)],
-            ms: 12_345,
+            ms: Some(12_345),
             state: "closed",
             end: "end",
-            first_ns: 1_700_000_000_000_000_000,
+            first_ns: Some(1_700_000_000_000_000_000),
             ..FlowRow::default()
         }
     }
@@ -439,10 +434,6 @@ mod tests {
         assert_eq!([0_u64, 999, 1_200_000].map(bytes), ["0 B", "999 B", "1.2 MB"]);
         let times = [0, 5, 1500, 61_000, 3_660_000, 90_000_000].map(duration);
         assert_eq!(times, ["0 ms", "5 ms", "1.5 s", "1m 01s", "1h 01m", "1d 01h"]);
-        let days = [-1, 0, 951_782_400, 1_700_000_000, 4_107_542_400]
-            .map(|seconds: i64| date(seconds * 1_000_000_000));
-        assert_eq!(days, ["1969-12-31", "1970-01-01", "2000-02-29", "2023-11-14", "2100-03-01"]);
-        assert_eq!([-1, 0].map(|ms| time_of_day(ms * 1_000_000)), ["23:59:59.999", "00:00:00.000"]);
     }
 
     /// Flows of all workers are shown together, also if each has fewer than the limit.

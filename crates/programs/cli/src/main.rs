@@ -165,7 +165,7 @@ enum Command {
     /// Show traffic, losses and costs in the terminal: hosts, flows, and the stages of running tapline processes.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArgs),
-    /// Show the traffic of a running meter in a browser: hosts, flows, losses, costs, history, packets.
+    /// Show the traffic of an interface in a browser: hosts, flows, losses, costs, history, packets.
     #[command(after_help = view::EXAMPLES)]
     View(Box<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.

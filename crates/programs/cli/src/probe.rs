@@ -43,7 +43,8 @@ Examples:
   tapline probe -i eth0 --view                                       for tapline view, in a browser
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for older collectors
-  tapline probe -i eth0 --export tls://collector --tls-ca ca.pem --tls-cert probe.pem --tls-key probe.key
+  tapline probe -i eth0 --export tls://collector --tls-ca ca.pem --tls-cert probe.pem \\
+      --tls-key probe.key
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
   tapline probe -i eth0 --sample 100 --export a:4739                 1 in 100 packets; records carry the interval
   tapline probe -i eth0 --sample-flows 100 --sample-seed 7           1 in 100 flows, the same in each probe with this seed
@@ -51,7 +52,8 @@ Examples:
   tapline probe -r trace.pcap --key no-client-port,ipv4/24           one flow for all connections of a network to a service
   tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
-  nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
+  nfcapd -l /tmp/flows -p 4739 & \\
+      tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
 
 Without --export the largest flows are shown as a table. Columns: bytes and packets count both directions; back is the bytes that the
 destination sent; state is the state of TCP (open, closing, closed, reset, refused, no answer), or for other protocols whether the

@@ -126,6 +126,17 @@ enum CollectorState {
     Refused,
 }
 
+/// A name without a scheme that no resolver knows may be that of a file.
+fn with_hint(target: &ExportTarget, source: io::Error) -> io::Error {
+    let ExportTarget::Udp(address) = target else { return source };
+    // Errors of the resolver have no number of the system.
+    if source.raw_os_error().is_some() {
+        return source;
+    }
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    io::Error::new(source.kind(), format!("{source}; `{host}` is taken for a host: a file is file:{host}"))
+}
+
 enum Transport {
     Udp(Datagrams),
     Tcp(Connection),
@@ -146,7 +157,8 @@ impl Collector {
             }
             ExportTarget::File(path) => MessageFile::create(path).map(Transport::File),
         };
-        let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
+        let way =
+            way.map_err(|source| Error::Open { collector: name.clone(), source: with_hint(target, source) })?;
         Ok(Collector {
             name,
             way,

@@ -12,6 +12,7 @@ mod holds;
 mod loader;
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tapline_graph::catalog::{
@@ -19,13 +20,14 @@ use tapline_graph::catalog::{
     StageClass,
 };
 use tapline_graph::{Cell, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
-use tapline_packet::{ClockReading, Timestamp};
+use tapline_packet::{ClockReading, Interface, LinkType, Timestamp};
 use tapline_source::{Error, OutputAccount};
-use tapline_watch::{Program, Watch};
+use tapline_watch::{Program, Source, Watch};
 
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
 use crate::settings::InterfaceOptions;
 use crate::settings::StageSettings;
+use crate::tag_look::TagLook;
 use actions::Actions;
 use compile::{WatchCompiler, read};
 use loader::Loader;
@@ -86,8 +88,9 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     let directory = site.common.path(arguments.text("directory"));
     // Before the rules are read: a request that comes meanwhile has them read again.
     let seen = site.control.reloads().count();
-    let compile =
-        Arc::new(WatchCompiler::new(Arc::clone(&StageSettings::of(site.common).options) as InterfaceOptions));
+    let options = Arc::clone(&StageSettings::of(site.common).options) as InterfaceOptions;
+    let sees_behind_tags = options(&Interface::new("", LinkType::ETHERNET)).any_vlan;
+    let compile = Arc::new(WatchCompiler::new(options));
     let program = Program::new(read(&path)?, compile::folder(&path), &[], compile.clone())?;
     let actions = Actions::new(
         program.rules(),
@@ -111,6 +114,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         is_idle: false,
         ticked: None,
         clock: LiveClock::default(),
+        tags: if sees_behind_tags { TagLook::OVER } else { TagLook::default() },
         told: Vec::new(),
         notices: Vec::new(),
     }))
@@ -131,6 +135,7 @@ struct WatchStage {
     /// The wall clock at the tick before.
     ticked: Option<Timestamp>,
     clock: LiveClock,
+    tags: TagLook,
     told: Vec<String>,
     notices: Vec<String>,
 }
@@ -152,6 +157,23 @@ impl WatchStage {
     fn tell_faults(&mut self) {
         self.told.extend(self.watch.take_faults());
         self.told.extend(self.actions.take_faults());
+    }
+
+    /// Hints at filters of packets that matched nothing, where packets have VLAN tags.
+    fn hint_at_tags(&mut self) {
+        if self.tags.tagged() == 0 {
+            return;
+        }
+        let matched: HashMap<String, u64> =
+            self.watch.counts().into_iter().map(|counts| (counts.name, counts.matched)).collect();
+        for rule in &self.watch.rules().rules {
+            let is_of_packets = !matches!(rule.source, Source::FlowEnded | Source::Account(_));
+            let is_blind = is_of_packets && !rule.filter.is_empty() && !rule.filter.contains("vlan");
+            if is_blind && matched.get(&rule.name) == Some(&0) {
+                let what = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
+                self.notices.push(format!("rule {}: {what}", rule.name));
+            }
+        }
     }
 
     /// Sets the rules' clock back with the wall clock of a live run.
@@ -212,6 +234,7 @@ impl Stage for WatchStage {
             self.follow_clock(packets.clocks());
             self.watch.set_latest(packets.now.plus_nanos(AHEAD_NS).as_nanos());
         }
+        self.tags.look(packets, &packets.selection);
         self.watch
             .push(&packets.batch, &packets.selection, packets.interfaces)
             .map_err(|why| Error::Filter(format!("{}: {why}", self.name)))?;
@@ -250,6 +273,7 @@ impl Stage for WatchStage {
         // Counters of rings are read last, so this account alone has what was lost at the stop.
         self.watch.read_account(tick.interfaces);
         self.watch.finish();
+        self.hint_at_tags();
         let delivered = self.deliver();
         self.actions.finish();
         self.tell_faults();

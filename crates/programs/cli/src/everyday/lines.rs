@@ -5,9 +5,9 @@ use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 
 use anyhow::Result;
-use jiff::tz::TimeZone;
 use tapline_packet::Timestamp;
 use tapline_source::Error;
+pub(super) use tapline_store::moments::local;
 
 use crate::output;
 
@@ -47,13 +47,9 @@ impl ResultLines {
     }
 }
 
-fn instant(time: Timestamp) -> Option<jiff::Timestamp> {
-    jiff::Timestamp::from_nanosecond(time.as_nanos().into()).ok()
-}
-
 /// UTC as RFC 3339 has it, in nanoseconds.
 pub(super) fn universal(time: Timestamp) -> String {
-    let time = instant(time).unwrap_or(jiff::Timestamp::MAX);
+    let time = jiff::Timestamp::from_nanosecond(time.as_nanos().into()).unwrap_or(jiff::Timestamp::MAX);
     time.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
 }
 
@@ -65,12 +61,6 @@ pub(super) fn universal_ns(time_ns: Option<i64>) -> Option<String> {
 /// Local date and time of nanoseconds since 1970.
 pub(super) fn local_ns(time_ns: Option<i64>, format: &str) -> String {
     time_ns.map_or_else(|| "no time".to_owned(), |time_ns| local(Timestamp::from_nanos(time_ns), format))
-}
-
-/// Local date and time.
-pub(super) fn local(time: Timestamp, format: &str) -> String {
-    let time = instant(time).unwrap_or(jiff::Timestamp::MAX);
-    time.to_zoned(TimeZone::system()).strftime(format).to_string()
 }
 
 /// An address and a port.

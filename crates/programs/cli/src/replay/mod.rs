@@ -39,7 +39,8 @@ Examples:
   tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
   tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     packets recorded then, with their gaps
-  tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
+  tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 \\
+      --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Replay sends on loopback and veth interfaces, and on others only with --i-own-this-network NAME. At the end it prints the account of all packets,
 the rate, and the errors of the gaps between packets; SIGUSR1 prints the account so far. docs/sending.md also describes the back ends.";

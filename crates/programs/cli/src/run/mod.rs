@@ -31,6 +31,7 @@ use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Error;
 use tapline_stages::{StageSettings, ViewFile, input_file};
+use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
@@ -172,6 +173,8 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     let meters = Meters::create(&reporting::title(plan));
     let view = open_view(plan, &interfaces, identity)?;
     privileges::give_up(identity)?;
+    // Later the zone's file can no longer be read.
+    learn_zone();
     privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
     let of_filters = Arc::clone(&compiler);
     let common = Arc::new(GraphSettings {

@@ -49,7 +49,8 @@ Examples:
   tapline top --filter 'app:tls port 443' --once
   tapline top --lines                  one line a second, for logs and screen readers
   tapline top 4711 --interval 5s       one process; without a view its stages
-  tapline top --once --json | jq '.processes[].stages[] | {name: .total.name, packets: .recent.packets_in}'
+  tapline top --once --json | \\
+      jq '.processes[].stages[] | {name: .total.name, packets: .recent.packets_in}'
 
 Pages and keys are those of tapline view (docs/view.md), and so are the figures. [ and ] choose the window: seconds, and beyond a minute hours to a
 year of the history that tapline view keeps. Page 7 has the stages of all processes that this user may read: cycles are ticks of the processor's

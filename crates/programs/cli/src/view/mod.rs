@@ -35,7 +35,8 @@ Examples:
   tapline view --events /var/log/watch.json  events of the rules of tapline watch, as marks and in a list
   tapline view --rights look                 an address for counts alone: no names from payloads, no packets
   tapline view --history-size 200M           bound the history
-  tapline view --listen 192.0.2.1:7070 --certificate page.pem --key page.key --host probe.example.org
+  tapline view --listen 192.0.2.1:7070 --certificate page.pem --key page.key \\
+      --host probe.example.org
 
 The page reads a file that the meter writes once a second: browsers cost the capture nothing. The token in the address stays the same over
 starts; --new-token makes another. With -i, the meter is tapline serve, and alerts are those of tapline watch with --rules or

@@ -27,6 +27,12 @@ fn a_bad_filter_is_shown_with_a_caret_at_the_place() {
 }
 
 #[test]
+fn a_file_taken_for_a_host_is_explained() {
+    let failed = run(["probe", "-r", sample::STORED, "--export", "no-such-host.invalid"]);
+    failed.failed_saying(&["`no-such-host.invalid` is taken for a host", "file:no-such-host.invalid"]);
+}
+
+#[test]
 fn a_bad_filter_fails_before_a_file_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");

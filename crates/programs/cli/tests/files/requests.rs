@@ -198,13 +198,15 @@ pub(crate) fn write_frames(path: &Path, frames: Vec<Vec<u8>>) {
     write_pcap(&mut file, ETHERNET, Unit::Microseconds, timed).expect("there is room");
 }
 
+/// A block of pcapng.
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
+    let len = (12 + body.len() + padding.len()) as u32;
+    [&kind.to_le_bytes()[..], &len.to_le_bytes(), body, &padding, &len.to_le_bytes()].concat()
+}
+
 /// A pcapng file of frames in simple packet blocks, which have no time.
 pub(crate) fn write_untimed(path: &Path, frames: &[Vec<u8>]) {
-    let block = |kind: u32, body: &[u8]| {
-        let padding = vec![0; body.len().next_multiple_of(4) - body.len()];
-        let len = (12 + body.len() + padding.len()) as u32;
-        [&kind.to_le_bytes()[..], &len.to_le_bytes(), body, &padding, &len.to_le_bytes()].concat()
-    };
     let section = [&0x1a2b_3c4d_u32.to_le_bytes()[..], &[1, 0, 0, 0], &[0xff; 8]].concat();
     let mut file = [block(0x0a0d_0d0a, &section), block(1, &[1, 0, 0, 0, 0, 0, 4, 0])].concat();
     for frame in frames {
@@ -256,6 +258,48 @@ fn packets_without_a_time_have_none() {
             assert!(String::from_utf8_lossy(&text.stdout).contains("no time"), "{command:?}");
         }
     }
+}
+
+/// A flow whose first packet has no time begins at none; a later packet counts at the time of those before it.
+#[test]
+fn flows_without_a_time_have_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("untimed.pcapng");
+    let name = path.to_str().expect("text");
+    let frame = datagram(true, &dns(1, 0x0100, "good"));
+    write_untimed(&path, &[frame.clone(), frame.clone()]);
+    let probe = |more: &[&str]| {
+        let run = run([&["probe", "-r", name][..], more].concat()).succeeded();
+        String::from_utf8_lossy(&run.stdout).into_owned()
+    };
+    let first = |text: &str| -> Value {
+        serde_json::from_str(text.lines().next().expect("a line")).expect("an object")
+    };
+    let flow = first(&probe(&["--json"]))["results"]["top"][0].clone();
+    assert_eq!((&flow["packets"], &flow["first_ns"], &flow["ms"]), (&2.into(), &Value::Null, &Value::Null));
+    let text = probe(&[]);
+    assert!(text.contains("no time") && !text.contains("1970"), "{text}");
+    let record = first(&probe(&["--export", "json:-"]));
+    assert_eq!((record.get("flowStartNanoseconds"), record.get("flowEndNanoseconds")), (None, None));
+    assert_eq!(record["packetDeltaCount"], 2);
+    let table = probe(&["--export", "csv:-"]);
+    assert!(table.lines().nth(1).is_some_and(|row| row.starts_with(",,10.")), "{table}");
+
+    // A packet with a time, and then one without.
+    let (len, time) = ((frame.len() as u32).to_le_bytes(), 1_700_000_000_000_000_u64);
+    let [high, low] = [(time >> 32) as u32, time as u32].map(u32::to_le_bytes);
+    let timed = block(6, &[&[0; 4][..], &high, &low, &len, &len, &frame].concat());
+    let untimed = block(3, &[&len[..], &frame].concat());
+    write_untimed(&path, &[]);
+    std::fs::write(&path, [std::fs::read(&path).expect("it is there"), timed, untimed].concat())
+        .expect("room");
+    let results = first(&probe(&["--json"]))["results"].clone();
+    let flow = &results["top"][0];
+    assert_eq!(
+        (&flow["packets"], &flow["ms"], &results["meter"][0]["late"]),
+        (&2.into(), &0.into(), &0.into())
+    );
+    assert_eq!(flow["first_ns"], 1_700_000_000_000_000_000_u64);
 }
 
 #[test]

@@ -98,10 +98,30 @@ fn tagged_packets_and_no_match_give_a_hint() {
             assert_eq!(run.stderr.contains(hint), is_hinted, "{command} {filter:?}: {}", run.stderr);
         }
     }
+    // Each column and each rule has a filter of its own.
+    let rules = folder.path().join("rules.toml");
+    let rule = |name: &str, filter: &str| {
+        format!("[[rule]]\nname = \"{name}\"\non = \"packet\"\nfilter = \"{filter}\"\nlimit = \"1/1h\"\n")
+    };
+    fs::write(&rules, [rule("udp", "udp"), rule("all", "len > 0"), rule("vlan", "vlan 6")].concat())
+        .expect("rules");
+    let hint = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
+    for (file, option, is_hinted) in
+        [(&tagged_file, &["--any-vlan"][..], false), (&tagged_file, &[], true), (&plain, &[], false)]
+    {
+        let stats =
+            run([&["stats", "-r", text(file)], option, &["udp port 1", "len > 0", "vlan 6"]].concat());
+        let watch = run([&["watch", "-r", text(file), "--rules", text(&rules)], option].concat());
+        for (ran, hinted) in [(stats.succeeded(), "`udp port 1`: "), (watch.succeeded(), "rule udp: ")] {
+            let hints = ran.stderr.lines().filter(|line| line.contains(hint)).count();
+            assert_eq!(hints, usize::from(is_hinted), "{}", ran.stderr);
+            assert_eq!(ran.stderr.contains(&format!("{hinted}{hint}")), is_hinted, "{}", ran.stderr);
+        }
+    }
     // Of several filters, the hint names the one.
     let graph = format!(
         "file({tagged_file:?}) -> t :: tee; t -> all :: filter(\"len > 0\") -> drop; t -> udp :: filter(\"udp\") -> drop"
     );
     let run = run(["run", "-e", &graph]).succeeded();
-    assert!(run.stderr.contains(&hint.replace("tapline: ", "tapline: udp: ")), "{}", run.stderr);
+    assert!(run.stderr.contains(&format!("tapline: udp: {hint}")), "{}", run.stderr);
 }

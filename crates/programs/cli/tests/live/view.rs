@@ -188,7 +188,7 @@ fn modules() -> Option<PathBuf> {
     folder.join("playwright-core").is_dir().then_some(folder)
 }
 
-/// A day before now, for the picture of the history: more at noon than at night, and a quarter of an hour with losses.
+/// A day before now, for the page of the history: more at noon than at night, and a quarter of an hour with losses.
 fn fill_a_day(path: &Path) {
     let mut history = History::open(path, HistoryLimits::default()).expect("a history");
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs() / 60;
@@ -230,9 +230,7 @@ fn browsers_show_pages_and_lead_to_packets() {
     };
     let Some(mut view) = View::start(TEST) else { return };
     let pictures = std::env::var_os("TAPLINE_PICTURES").map(PathBuf::from);
-    if pictures.is_some() {
-        fill_a_day(&view.folder.path().join("packets.sqlite"));
-    }
+    fill_a_day(&view.folder.path().join("packets.sqlite"));
     let (address, look) = (view.serve("packets"), view.serve("look"));
     let folder = pictures.unwrap_or_else(|| view.folder.path().join("pictures"));
     fs::create_dir_all(&folder).expect("a folder");

@@ -6,6 +6,7 @@ use tapline_geo::Place;
 use tapline_packet::Timestamp;
 
 use super::{Detail, Element, PlaceField, Value};
+use crate::flow::NO_TIME;
 use crate::{
     Collected, Details, Endpoint, Flow, FlowContext, Http, KnownField, MacAddress, Sampling, TcpSide, Tls,
 };
@@ -165,9 +166,10 @@ impl<'f> RecordView<'f> {
             },
             Value::EndReason => flow.end_reason as u64,
             Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
-                return FieldValue::Time(self.first);
+                return time(self.first);
             }
-            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return FieldValue::Time(self.last),
+            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return time(self.last),
+            Value::DurationMilliseconds if self.first == NO_TIME => return FieldValue::Absent,
             Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
             Value::ObservationDomain => {
                 flow.collected.as_ref().map_or(self.domain, |collected| collected.domain).into()
@@ -421,8 +423,16 @@ fn tag(details: &Details, side: usize, at: u8) -> Option<u16> {
     details.link.as_ref()?[side].tags.get(usize::from(at)).copied()?
 }
 
-/// Bits a second between the first and the last packet of a side; `None` for a single one.
+/// A time; that of a packet without one is not known.
+fn time(time: Timestamp) -> FieldValue<'static> {
+    if time == NO_TIME { FieldValue::Absent } else { FieldValue::Time(time) }
+}
+
+/// Bits a second between the first and the last packet of a side; `None` for a single one, and without times.
 fn throughput(side: &Endpoint) -> Option<u64> {
+    if side.first == NO_TIME {
+        return None;
+    }
     let ns = side.last.as_nanos().saturating_sub(side.first.as_nanos());
     let bits = u128::from(side.bytes) * 8 * 1_000_000_000;
     (ns > 0).then(|| u64::try_from(bits / ns.unsigned_abs() as u128).unwrap_or(u64::MAX))

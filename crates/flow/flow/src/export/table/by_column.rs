@@ -12,6 +12,7 @@ use tapline_packet::Timestamp;
 
 use super::{Column, ColumnSource, ColumnType, Data, PRESENT, Values, version_of};
 use crate::export::element::{RowContext, Value, is_known, millis};
+use crate::flow::NO_TIME;
 use crate::{Endpoint, Flow, FlowContext};
 
 impl Values {
@@ -105,9 +106,14 @@ impl Data {
     }
 }
 
-/// Whether each row of the flow has the value. Exporters elsewhere leave fields out.
+/// Whether each row of the flow has the value. Exporters elsewhere leave fields out, and packets may have no time.
 #[inline]
 fn is_known_of_all(flow: &Flow, value: Value) -> bool {
+    let is_time =
+        matches!(value, Value::StartMilliseconds | Value::StartNtp | Value::EndMilliseconds | Value::EndNtp);
+    if is_time && flow.senders().any(|from| flow.endpoints[from].first == NO_TIME) {
+        return false;
+    }
     flow.collected.is_none() || flow.senders().all(|from| is_known(flow, value, from, false))
 }
 

@@ -16,6 +16,7 @@ use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext
 use tapline_jit::TieredFilter;
 use tapline_packet::{BATCH_MAX, Interface, Timestamp};
 use tapline_source::{Error, OutputAccount};
+use tapline_stages::TagLook;
 
 use self::series::{Amount, Row, Series};
 use super::lines::{ResultLines, local, universal};
@@ -85,7 +86,9 @@ pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
         has_head: false,
         is_live: false,
         packets: 0,
+        tags: if session.language.any_vlan { TagLook::OVER } else { TagLook::default() },
         events: Vec::new(),
+        notices: Vec::new(),
     };
     let input = Input { interfaces: &args.interface, files: &args.read, filter: &[] };
     capture(session, &input, args.json, Box::new(stage))
@@ -107,7 +110,9 @@ struct StatsOutput {
     has_head: bool,
     is_live: bool,
     packets: u64,
+    tags: TagLook,
     events: Vec<String>,
+    notices: Vec<String>,
 }
 
 impl StatsOutput {
@@ -207,6 +212,19 @@ impl StatsOutput {
         format!("{row}\n")
     }
 
+    /// Hints at columns that counted nothing, where packets have VLAN tags.
+    fn hint_at_tags(&mut self) {
+        if self.tags.tagged() == 0 {
+            return;
+        }
+        for (column, amount) in self.columns.iter().zip(&self.series.totals[1..]) {
+            if amount.packets == 0 && !column.text.contains("vlan") {
+                let what = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
+                self.notices.push(format!("`{}`: {what}", column.text));
+            }
+        }
+    }
+
     fn print_total(&mut self) {
         let Series { late, untimed, .. } = self.series;
         let totals = self.series.totals.clone();
@@ -219,9 +237,11 @@ impl StatsOutput {
         let width = self.time_text(0).len();
         let text = self.row_text(&format!("{:width$}", "total"), &totals);
         self.lines.add(&text);
-        for (count, what) in [(late, "came after their interval was complete"), (untimed, "have no time")] {
+        let why_late = "before the first interval, or later than an interval is kept open";
+        for (count, why) in [(late, why_late), (untimed, "without a time")] {
             if count > 0 {
-                self.lines.add(&format!("{} packets {what}: they are in the total alone\n", grouped(count)));
+                let s = if count == 1 { "" } else { "s" };
+                self.lines.add(&format!("in the total alone: {} packet{s} {why}\n", grouped(count)));
             }
         }
     }
@@ -249,6 +269,7 @@ impl Stage for StatsOutput {
     fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.compile(packets.interfaces);
         let columns = self.columns_of(packets);
+        self.tags.look(packets, &packets.selection);
         self.packets += packets.len() as u64;
         for index in packets.selection.iter() {
             let meta = &packets.batch.records()[index].meta;
@@ -277,6 +298,7 @@ impl Stage for StatsOutput {
         self.series.finish();
         self.print_rows();
         self.print_total();
+        self.hint_at_tags();
         self.lines.flush()
     }
 
@@ -287,5 +309,9 @@ impl Stage for StatsOutput {
 
     fn events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
+    }
+
+    fn notices(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notices)
     }
 }

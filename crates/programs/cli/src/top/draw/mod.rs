@@ -14,7 +14,7 @@ mod numbers;
 mod pages;
 mod strip;
 
-use tapline_pages::{Answer, KeyWords, PastWindow, Series};
+use tapline_pages::{Answer, KeyWords, Page, PastWindow, Series};
 
 use super::reading::Report;
 use super::state::DisplayState;
@@ -109,12 +109,9 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let room_left = room.columns.min(200).saturating_sub(right.len() + 2);
     let left = super::table::cut(&format!("tapline  {title}"), room_left);
     let head = format!("{left:<room_left$}  {right}");
-    let tabs = state.pages().map(|(key, page)| {
-        let name = page.name();
-        if page == state.place.page { format!("[{key} {name}]") } else { format!("{key} {name}") }
-    });
-    let tabs = tabs.collect::<Vec<_>>().join(" ");
-    let tabs = if tabs.len() > room.columns { narrow_tabs(state) } else { tabs };
+    // With page 0 all names have 84 columns.
+    let tabs = [Page::name, short_name].map(|name| tabs(state, name));
+    let tabs = tabs.into_iter().find(|tabs| tabs.len() <= room.columns).unwrap_or_else(|| narrow_tabs(state));
     let mut lines = vec![Line::new(Look::Head, head), Line::plain(tabs.trim_end())];
     if answer.process.is_some() {
         lines.extend(totals(shown, room));
@@ -137,8 +134,21 @@ fn window_name(seconds: u64) -> String {
     })
 }
 
+/// The keys and names of all pages, that of the present one in brackets.
+fn tabs(state: &DisplayState, name: fn(Page) -> &'static str) -> String {
+    let tabs = state.pages().map(|(key, page)| {
+        let name = name(page);
+        if page == state.place.page { format!("[{key} {name}]") } else { format!("{key} {name}") }
+    });
+    tabs.collect::<Vec<_>>().join(" ")
+}
+
+fn short_name(page: Page) -> &'static str {
+    if page == Page::Protocols { "proto" } else { page.name() }
+}
+
 /// Tabs of a narrow terminal: digits, and the name of the page that is shown.
-fn narrow_tabs(state: &super::state::DisplayState) -> String {
+fn narrow_tabs(state: &DisplayState) -> String {
     let tabs = state.pages().map(|(key, page)| {
         if page == state.place.page { format!("[{key} {}]", page.name()) } else { format!(" {key} ") }
     });
@@ -255,6 +265,13 @@ mod tests {
     #[test]
     fn ascii_has_a_mark_for_each_other_letter() {
         assert_eq!(ascii("h\u{f4}te.example \u{2264}"), "h?te.example ?");
+    }
+
+    #[test]
+    fn names_of_all_pages_have_80_columns() {
+        let state = DisplayState::new(crate::top::state::PageView::default(), 10, true);
+        let [long, short] = [Page::name, short_name].map(|name| tabs(&state, name));
+        assert_eq!((long.len(), short.len()), (84, 80), "{short}");
     }
 
     #[test]

@@ -160,6 +160,20 @@ async function layers(page) {
   await accessible(page, "layers by host");
 }
 
+/** The history has the same layers, over its window. */
+async function pastLayers(page) {
+  await page.goto(`${base}/?page=history&by=host_out`);
+  await page.waitForFunction(() => /all others.*10\.0\.0\.205/.test(document.querySelector(".u-legend")?.textContent));
+  const past = await page.evaluate(async () => {
+    const to = Math.ceil(Date.now() / 1000);
+    return (await fetch(`/api/history?from=${to - 86400}&to=${to}&stack=host_out`)).json();
+  });
+  check(past.stack.rows.length === 6 && past.stack.t.join() === past.t.join(), "the history has layers, in the points of its chart");
+  await page.screenshot({ path: path.join(folder, "past-layers.png") });
+  await page.selectOption("#by", "");
+  await page.waitForFunction(() => document.querySelector(".u-legend")?.textContent.includes("interface"));
+}
+
 /** The help is a dialog on top, whatever the page. */
 async function help(page) {
   await page.goto(`${base}/`);
@@ -316,6 +330,7 @@ async function limited(browser) {
     await forgiving(page);
     await order(page);
     await layers(page);
+    await pastLayers(page);
     await help(page);
     await marks(page);
     await packetRows(page);
