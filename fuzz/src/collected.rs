@@ -1,19 +1,26 @@
 //! The law that each datagram to a collector is read or refused, and that each flow out of it is in the account and is
-//! exported.
+//! exported. Records for an exporter that come without flows are those of the flows.
 //!
 //! ```text
 //! input := settings 1 { source 1 | length 2 | datagram }
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
 
 use tapline_collect::{Collector, CollectorSettings, DatagramFault, RefusedCause};
-use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, Version};
+use tapline_flow::export::{
+    ExportOptions, ExportTarget, Exporter, FlowSink as _, RecordBatch, RecordLayout, Version,
+};
 use tapline_flow::{EndReason, Endpoint, Flow, FlowContext, Sampling};
 use tapline_packet::Timestamp;
 
 /// When all datagrams come: 2023-11-14 22:13:20 UTC.
 const NOW: i64 = 1_700_000_000_000_000_000;
+
+/// Elements of exported records in addition to the default ones.
+const MORE: &str =
+    "exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,ipNextHopIPv4Address,sourceIPv4PrefixLength";
 
 /// Each datagram is read or refused, and each flow is in the account and is exported.
 pub fn collected(data: &[u8]) {
@@ -21,6 +28,8 @@ pub fn collected(data: &[u8]) {
     let settings =
         CollectorSettings { sources_max: if choice & 1 == 0 { 3 } else { 100 }, scales: choice & 2 != 0 };
     let mut collector = Collector::new(settings, None);
+    let (mut of_records, mut records) = (Collector::new(settings, None), RecordBatch::default());
+    let layout = Arc::new(layout());
     let now = Timestamp::from_nanos(NOW);
     let (mut datagrams, mut flows) = (0, Vec::new());
     while let Some((&[source, high, low], behind)) = rest.split_first_chunk() {
@@ -31,9 +40,15 @@ pub fn collected(data: &[u8]) {
         let before = flows.len();
         let read = collector.read(from, now, datagram, &mut flows);
         assert!(read.is_ok() || flows.len() == before, "a refused datagram has no flows");
+        assert_eq!(of_records.read_records(from, now, datagram, &layout, &mut records), read);
         datagrams += 1;
     }
     collector.finish();
+    of_records.finish();
+    let mut expected = RecordBatch::default();
+    flows.iter().for_each(|flow| expected.add_flow(&layout, flow));
+    assert_eq!(records, expected);
+    assert_eq!(of_records.sources(), collector.sources());
     let refused: u64 = DatagramFault::ALL.into_iter().map(|fault| collector.refused(fault)).sum();
     assert_eq!(collector.datagrams() + refused, datagrams);
     let mut sources = collector.sources();
@@ -49,13 +64,19 @@ pub fn collected(data: &[u8]) {
     export(&flows, choice, now);
 }
 
+/// The layout of an exporter whose fields can be copied from many templates.
+fn layout() -> RecordLayout {
+    let template = format!("default,samplingInterval,bgpDestinationAsNumber,{MORE}");
+    let options = ExportOptions { template, is_collected: true, ..ExportOptions::default() };
+    RecordLayout::of(&options).expect("the elements exist").expect("their lengths are fixed")
+}
+
 /// Flows leave again, in messages whose records have the length of their template.
 fn export(flows: &[Flow], choice: u8, now: Timestamp) {
     let is_ipfix = choice & 4 != 0;
-    let more = "exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,ipNextHopIPv4Address,sourceIPv4PrefixLength";
     let options = ExportOptions {
         version: if is_ipfix { Version::Ipfix } else { Version::V9 },
-        template: if is_ipfix { format!("default,{more}") } else { String::new() },
+        template: if is_ipfix { format!("default,{MORE}") } else { String::new() },
         biflow: is_ipfix && choice & 8 != 0,
         is_collected: true,
         ..ExportOptions::default()

@@ -3,14 +3,16 @@
 use std::collections::VecDeque;
 use std::mem;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use tapline_flow::Flow;
+use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_packet::Timestamp;
 
 use crate::account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
 use crate::bytes::Bytes;
-use crate::draft::{Draft, MessageTime, WINDOW};
-use crate::flow_sink::{FlowSink, Sums};
+use crate::draft::{CopyPlans, Draft, MessageTime, WINDOW};
+use crate::flow_sink::{Destination, FlowSink, Sums};
 use crate::sampling::SharedRates;
 use crate::sets::{self, Set};
 use crate::sources::{HeldSet, Source, SourceKey, Sources};
@@ -53,6 +55,7 @@ pub struct Collector {
     sums: Sums,
     /// The records of a set, and octets behind them for a plan to look at.
     padded: Vec<u8>,
+    copies: CopyPlans,
 }
 
 /// A datagram, and where and when it came from.
@@ -79,6 +82,7 @@ impl Collector {
             read: 0,
             sums: Sums::default(),
             padded: Vec::new(),
+            copies: CopyPlans::default(),
         };
         if let Some(mut file) = file {
             for (key, entry) in file.take_kept() {
@@ -114,7 +118,32 @@ impl Collector {
         datagram: &[u8],
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
-        let read = self.read_datagram(Arrival { from, received }, datagram, flows);
+        self.read_to(Arrival { from, received }, datagram, Destination::Flows(flows))
+    }
+
+    /// As [`read`](Self::read), but adds the records that an exporter of this layout makes of the flows. Common templates
+    /// need no flows for it.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn read_records(
+        &mut self,
+        from: SocketAddr,
+        received: Timestamp,
+        datagram: &[u8],
+        layout: &Arc<RecordLayout>,
+        records: &mut RecordBatch,
+    ) -> Result<(), DatagramFault> {
+        self.read_to(Arrival { from, received }, datagram, Destination::Records(layout, records))
+    }
+
+    fn read_to(
+        &mut self,
+        arrival: Arrival,
+        datagram: &[u8],
+        to: Destination<'_>,
+    ) -> Result<(), DatagramFault> {
+        let read = self.read_datagram(arrival, datagram, to);
         match read {
             Ok(()) => self.read += 1,
             Err(fault) => self.refuse(fault),
@@ -140,7 +169,7 @@ impl Collector {
 
     /// Takes flows back that were handed on: their memory serves the next ones.
     pub fn recycle(&mut self, flows: &mut Vec<Flow>) {
-        self.sums.recycle(flows);
+        self.sums.recycle(flows.drain(..));
     }
 
     /// Datagrams that were read.
@@ -184,18 +213,18 @@ impl Collector {
         &mut self,
         arrival: Arrival,
         datagram: &[u8],
-        flows: &mut Vec<Flow>,
+        to: Destination<'_>,
     ) -> Result<(), DatagramFault> {
         let mut bytes = Bytes(datagram);
         let version = bytes.u16().ok_or(DatagramFault::NotExport)?;
         match version {
-            1 => self.read_fixed(arrival, Protocol::NetFlow1, bytes, flows),
-            5 => self.read_fixed(arrival, Protocol::NetFlow5, bytes, flows),
-            7 => self.read_fixed(arrival, Protocol::NetFlow7, bytes, flows),
-            9 => self.read_sets(arrival, Protocol::NetFlow9, sets::header9(&mut bytes), bytes, flows),
-            10 => self.read_sets(arrival, Protocol::Ipfix, sets::header10(&mut bytes), bytes, flows),
+            1 => self.read_fixed(arrival, Protocol::NetFlow1, bytes, to),
+            5 => self.read_fixed(arrival, Protocol::NetFlow5, bytes, to),
+            7 => self.read_fixed(arrival, Protocol::NetFlow7, bytes, to),
+            9 => self.read_sets(arrival, Protocol::NetFlow9, sets::header9(&mut bytes), bytes, to),
+            10 => self.read_sets(arrival, Protocol::Ipfix, sets::header10(&mut bytes), bytes, to),
             // sFlow's version has four octets.
-            0 if bytes.u16() == Some(5) => self.read_sflow(arrival, bytes, flows),
+            0 if bytes.u16() == Some(5) => self.read_sflow(arrival, bytes, to),
             _ => Err(DatagramFault::NotExport),
         }
     }
@@ -205,13 +234,13 @@ impl Collector {
         arrival: Arrival,
         protocol: Protocol,
         mut bytes: Bytes<'_>,
-        flows: &mut Vec<Flow>,
+        to: Destination<'_>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
         let key = arrival.key(protocol, header.engine.into());
         let Arrival { from, received } = arrival;
-        let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
+        let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, to };
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
             source.account.sampling = (header.interval > 0).then_some(header.interval);
@@ -233,7 +262,7 @@ impl Collector {
         &mut self,
         arrival: Arrival,
         mut bytes: Bytes<'_>,
-        flows: &mut Vec<Flow>,
+        to: Destination<'_>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
@@ -241,7 +270,7 @@ impl Collector {
         let key = SourceKey { exporter: header.agent, port: 0, protocol, domain: header.sub_agent };
         let Arrival { from, received } = arrival;
         let time = MessageTime { export_ns: received.as_nanos(), uptime: None };
-        let mut sink = FlowSink { time, scales: settings.scales, sums, flows };
+        let mut sink = FlowSink { time, scales: settings.scales, sums, to };
         sources.with(key, from.ip(), received, |source, _| {
             source.account.datagrams += 1;
             source.note_sequence(header.sequence, Some(1), received);
@@ -268,14 +297,14 @@ impl Collector {
         protocol: Protocol,
         header: Option<sets::Header>,
         mut bytes: Bytes<'_>,
-        flows: &mut Vec<Flow>,
+        to: Destination<'_>,
     ) -> Result<(), DatagramFault> {
         let header = header.ok_or(DatagramFault::Short)?;
         let Arrival { from, received } = arrival;
         let key = arrival.key(protocol, header.domain);
         self.adopt(key);
-        let Collector { settings, sources, file, sums, padded, .. } = self;
-        let sink = FlowSink { time: header.time, scales: settings.scales, sums, flows };
+        let Collector { settings, sources, file, sums, padded, copies, .. } = self;
+        let sink = FlowSink { time: header.time, scales: settings.scales, sums, to };
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
@@ -296,6 +325,7 @@ impl Collector {
                 form: header.form,
                 records: Some(0),
                 padded,
+                copies,
                 sink,
             };
             while let Some(set) = sets::next(&mut bytes, header.form) {
@@ -372,6 +402,7 @@ struct SetReader<'r> {
     /// Data records so far; `None` once a set could not be counted.
     records: Option<u32>,
     padded: &'r mut Vec<u8>,
+    copies: &'r mut CopyPlans,
     sink: FlowSink<'r>,
 }
 
@@ -438,7 +469,7 @@ impl SetReader<'_> {
     }
 
     fn read_records(&mut self, id: u16, mut bytes: Bytes<'_>) {
-        let SetReader { source, sink, shared, file, keeping, padded, .. } = self;
+        let SetReader { source, sink, shared, file, keeping, padded, copies, .. } = self;
         let key = source.key();
         let Source { templates, account, rates, totals, boot_ns, memory, .. } = &mut **source;
         let Some(template) = templates.get(&id) else {
@@ -455,10 +486,25 @@ impl SetReader<'_> {
             padded.clear();
             padded.extend_from_slice(bytes.take(records * template.record_len).unwrap_or_default());
             padded.resize(padded.len() + WINDOW, 0);
+            let mut copy = match sink.layout() {
+                Some(layout) => copies.of(plan, layout),
+                None => None,
+            };
+            if let Some(copy) = &mut copy {
+                copy.begin_set(account.exporter, account.domain);
+            }
             for record in padded.windows(WINDOW).step_by(template.record_len).take(records) {
                 let Some(record) = record.first_chunk() else { break };
-                plan.read(record, &mut draft);
-                sink.add(&draft, account, rates.of(&draft, account.domain, shared));
+                if let Some(copy) = &mut copy
+                    && !plan.is_icmp(record)
+                {
+                    plan.read_times(record, &mut draft);
+                    plan.read_sampling(record, &mut draft);
+                    sink.copy(copy, record, &draft, account, rates.of(&draft, account.domain, shared));
+                } else {
+                    plan.read(record, &mut draft);
+                    sink.add(&draft, account, rates.of(&draft, account.domain, shared));
+                }
             }
             count = records as u32;
         }

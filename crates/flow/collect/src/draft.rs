@@ -1,5 +1,6 @@
 //! A flow while the fields of its record are read.
 
+mod copy;
 mod plan;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -12,6 +13,7 @@ use crate::bytes::number;
 use crate::sampling::Sampled;
 use crate::sflow::packet_head;
 use crate::totals::{FlowKey, FlowTotals, Totals};
+pub(crate) use copy::{CopyPlan, CopyPlans};
 pub(crate) use plan::{PlacedField, Plan, WINDOW};
 
 const ICMP: u8 = 1;
@@ -428,7 +430,7 @@ impl Draft {
         let factor = if scales { u64::from(sampling.unwrap_or(1)) } else { 1 };
         let is_v6 = self.addresses.iter().flatten().any(IpAddr::is_ipv6);
         let none = if is_v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { IpAddr::V4(Ipv4Addr::UNSPECIFIED) };
-        let (mut known, mut ports, end_reason) = (self.known, self.ports, self.reason());
+        let (mut known, mut ports, end_reason) = (self.known, self.ports, copy::end_reason(self.end_reason));
         if let Some(icmp) = self.icmp.filter(|_| matches!(self.protocol, ICMP | ICMPV6)) {
             ports = [0, icmp];
             known.add(KnownField::Port, 0);
@@ -505,11 +507,6 @@ impl Draft {
             details: None,
             collected: Some(collected),
         }
-    }
-
-    fn reason(&self) -> EndReason {
-        // SiLK's mode of YAF marks a flow that goes on with a bit of its own.
-        EndReason::of_number(self.end_reason & 0x1f)
     }
 
     /// Start and end. Missing times are computed from the others, at last from the message's time.

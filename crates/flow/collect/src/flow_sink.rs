@@ -1,10 +1,18 @@
 //! Flows of records: their checks, and their part in the account of the source.
+//!
+//! ```text
+//! record --Plan--> Draft --> Flow --> flows | records of an exporter
+//!   \------CopyPlan-----------------------> records of an exporter
+//! ```
 
+use std::sync::Arc;
+
+use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_flow::{Collected, Endpoint, Flow};
 use tapline_packet::Timestamp;
 
 use crate::account::{RefusedCause, SourceAccount};
-use crate::draft::{Draft, MessageTime};
+use crate::draft::{CopyPlan, Draft, MessageTime, WINDOW};
 
 /// Packets and bytes of one record at most: half an hour at 1 Tbit/s is 2.7e12 packets and 2.3e14 bytes.
 const PACKETS_MAX: u64 = 1 << 42;
@@ -32,10 +40,16 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    pub(crate) fn recycle(&mut self, flows: &mut Vec<Flow>) {
+    pub(crate) fn recycle(&mut self, flows: impl Iterator<Item = Flow>) {
         let room = SPARE_MAX.saturating_sub(self.spare.len());
-        self.spare.extend(flows.drain(..).filter_map(|flow| flow.collected).take(room));
+        self.spare.extend(flows.filter_map(|flow| flow.collected).take(room));
     }
+}
+
+/// Flows as they are, or as records of an exporter.
+pub(crate) enum Destination<'f> {
+    Flows(&'f mut Vec<Flow>),
+    Records(&'f Arc<RecordLayout>, &'f mut RecordBatch),
 }
 
 /// The destination of the flows of a message.
@@ -43,7 +57,15 @@ pub(crate) struct FlowSink<'f> {
     pub(crate) time: MessageTime,
     pub(crate) scales: bool,
     pub(crate) sums: &'f mut Sums,
-    pub(crate) flows: &'f mut Vec<Flow>,
+    pub(crate) to: Destination<'f>,
+}
+
+/// The time of a flow, and whether it is that of its message because its own cannot be right.
+#[derive(Clone, Copy)]
+struct FlowTime {
+    first: Timestamp,
+    last: Timestamp,
+    is_of_message: bool,
 }
 
 impl FlowSink<'_> {
@@ -56,40 +78,96 @@ impl FlowSink<'_> {
         if !draft.is_counted() && !draft.has_event() {
             return account.refuse(RefusedCause::NoCounters);
         }
-        let (first, last) = draft.times(self.time);
-        let (first, last, is_retimed) = match self.misplaced(first, last) {
-            Some(time) => (time, time, true),
-            None => (first, last, false),
-        };
+        let time = self.flow_time(draft);
         let (exporter, spare) = ((account.exporter, account.domain), self.sums.spare.pop());
-        let mut flow = draft.flow((first, last), exporter, sampling, self.scales, spare);
+        let mut flow = draft.flow((time.first, time.last), exporter, sampling, self.scales, spare);
         let both = |of: fn(&Endpoint) -> u64| flow.endpoints.iter().map(of).fold(0, u64::saturating_add);
         let (packets, bytes) = (both(|side| side.packets), both(|side| side.bytes));
-        if packets > PACKETS_MAX || bytes > BYTES_MAX {
-            return account.refuse(RefusedCause::TooGreat);
-        }
-        if self.sums.answered.saturating_add(packets) > ANSWERED_MAX
-            && let Some(collected) = &mut flow.collected
-        {
-            collected.is_beyond = true;
-            self.sums.is_beyond = true;
+        let Some(is_beyond) = self.count(account, packets, bytes, time) else { return };
+        if let Some(collected) = &mut flow.collected {
+            collected.is_beyond = is_beyond;
         }
         self.sums.answered += flow.answered_packets();
-        account.retimed += u64::from(is_retimed);
         account.unscaled += u64::from(self.scales && sampling.is_none());
+        match &mut self.to {
+            Destination::Flows(flows) => flows.push(flow),
+            Destination::Records(layout, records) => {
+                records.add_flow(layout, &flow);
+                self.sums.recycle(std::iter::once(flow));
+            }
+        }
+    }
+
+    /// The layout of records to which fields may be copied; `None` if each needs a flow.
+    pub(crate) fn layout(&self) -> Option<&Arc<RecordLayout>> {
+        match &self.to {
+            Destination::Records(layout, _) if !self.scales => Some(layout),
+            Destination::Records(..) | Destination::Flows(_) => None,
+        }
+    }
+
+    /// Copies the fields of a record, and counts its flow as [`add`](Self::add) does. The draft has the times.
+    #[inline]
+    pub(crate) fn copy(
+        &mut self,
+        plan: &mut CopyPlan,
+        record: &[u8; WINDOW],
+        draft: &Draft,
+        account: &mut SourceAccount,
+        sampling: Option<u32>,
+    ) {
+        let (packets, bytes) = plan.counters(record);
+        if packets | bytes == 0 {
+            return account.refuse(RefusedCause::NoCounters);
+        }
+        let time = self.flow_time(draft);
+        let Some(is_beyond) = self.count(account, packets, bytes, time) else { return };
+        let answered = if is_beyond { packets.min(1) } else { packets };
+        self.sums.answered += answered;
+        if let Destination::Records(_, records) = &mut self.to {
+            let is_v6 = plan.is_v6();
+            let octets = plan.copy(record, (time.first, time.last), sampling, account.exporter);
+            records.add_record(is_v6, octets, answered);
+        }
+    }
+
+    /// Counts a flow, unless its counters are too great. Returns whether all flows now count more than outputs answer
+    /// for.
+    #[inline]
+    fn count(
+        &mut self,
+        account: &mut SourceAccount,
+        packets: u64,
+        bytes: u64,
+        time: FlowTime,
+    ) -> Option<bool> {
+        if packets > PACKETS_MAX || bytes > BYTES_MAX {
+            account.refuse(RefusedCause::TooGreat);
+            return None;
+        }
+        account.retimed += u64::from(time.is_of_message);
         account.flows += 1;
         account.packets += u128::from(packets);
         account.bytes += u128::from(bytes);
-        account.extend_span(Some((first, last)));
-        self.flows.push(flow);
+        account.extend_span(Some((time.first, time.last)));
+        let is_beyond = self.sums.answered.saturating_add(packets) > ANSWERED_MAX;
+        self.sums.is_beyond |= is_beyond;
+        Some(is_beyond)
     }
 
-    /// The time of the message, if the flow's own cannot be right.
+    /// The flow's own time, or that of the message.
     #[inline]
-    fn misplaced(&self, first: Timestamp, last: Timestamp) -> Option<Timestamp> {
+    fn flow_time(&self, draft: &Draft) -> FlowTime {
+        let (first, last) = draft.times(self.time);
         let export_ns = self.time.export_ns;
         let is_early = first.as_nanos() < export_ns.saturating_sub(BEFORE_NS);
         let is_late = last.as_nanos() > export_ns.saturating_add(BEHIND_NS);
-        (is_early || is_late).then_some(Timestamp::from_nanos(export_ns))
+        match is_early || is_late {
+            true => {
+                let time = Timestamp::from_nanos(export_ns);
+                FlowTime { first: time, last: time, is_of_message: true }
+            }
+            false => FlowTime { first, last, is_of_message: false },
+        }
     }
 }

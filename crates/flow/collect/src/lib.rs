@@ -7,7 +7,8 @@
 //!                       sFlow   samples: the head of a packet ------------->
 //! ```
 //!
-//! - [`Collector`] takes datagrams and gives flows. It reads no clock and opens no socket.
+//! - [`Collector`] takes datagrams and gives flows, or the records that an exporter makes of them. It reads no clock and
+//!   opens no socket.
 //! - [`SourceAccount`] is the account of one source: an exporter's address and port, and one of its observation
 //!   domains.
 //! - [`TemplateFile`] keeps templates over restarts.

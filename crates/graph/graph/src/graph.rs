@@ -12,7 +12,9 @@
 //! read twice per node and batch: when the stage is called and when it returns; time in successors is counted for them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use tapline_flow::export::RecordLayout;
 use tapline_meters::{Cost, Meter, Meters};
 use tapline_packet::Interface;
 use tapline_source::{Error, Event, InterfaceAccount};
@@ -21,7 +23,7 @@ use tapline_sys::tsc;
 use crate::account::StageAccount;
 use crate::interface_meters::InterfaceMeters;
 use crate::packets::Packets;
-use crate::stage::{ExpiredFlows, FlowChanges, Stage, StageStatus, TickContext};
+use crate::stage::{CollectedRecords, ExpiredFlows, FlowChanges, Stage, StageStatus, TickContext};
 use crate::table::StageResult;
 
 /// A node of a graph.
@@ -465,10 +467,11 @@ impl Rest<'_> {
 enum Beside<'a> {
     Flows(&'a ExpiredFlows<'a>),
     Changes(&'a FlowChanges<'a>),
+    Records(&'a CollectedRecords<'a>),
 }
 
 impl Rest<'_> {
-    /// Hands flows or their changes to a node.
+    /// Hands flows, their changes or their records to a node.
     fn run_beside(&mut self, at: usize, beside: Beside<'_>, start: u64) -> (u64, Result<(), Error>) {
         let is_measured = self.is_measured;
         let (node, rest) = self.split(at);
@@ -476,6 +479,7 @@ impl Rest<'_> {
         let result = match beside {
             Beside::Flows(ended) => node.stage.flows(ended, &mut out),
             Beside::Changes(changes) => node.stage.changes(changes, &mut out),
+            Beside::Records(collected) => node.stage.records(collected),
         };
         let end = out.rest.now();
         let cycles = end.wrapping_sub(start).saturating_sub(out.inner);
@@ -541,6 +545,22 @@ impl Out<'_> {
     /// The first of all successors that failed; the others got the flows all the same.
     pub fn pass_flows(&mut self, ended: &ExpiredFlows<'_>) -> Result<(), Error> {
         self.pass_beside(Beside::Flows(ended))
+    }
+
+    /// The layout of records that the stage behind takes in place of collected flows; `None` if it takes none, or if there
+    /// are other stages.
+    pub fn record_layout(&self) -> Option<Arc<RecordLayout>> {
+        let mut successors = self.ports.iter().flat_map(|port| &port.successors);
+        let (Some(only), None) = (successors.next(), successors.next()) else { return None };
+        self.rest.nodes.get(only.checked_sub(self.rest.first)?)?.stage.record_layout()
+    }
+
+    /// Hands on records of collected flows in the [`record_layout`](Self::record_layout).
+    ///
+    /// # Errors
+    /// The error of the stage behind.
+    pub fn pass_records(&mut self, collected: &CollectedRecords<'_>) -> Result<(), Error> {
+        self.pass_beside(Beside::Records(collected))
     }
 
     /// Hands on what flows counted, to all that follow.

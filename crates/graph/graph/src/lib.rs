@@ -45,7 +45,8 @@ pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
 pub use source_stage::SourceStage;
 pub use stage::{
-    ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters, StageStatus, TickContext,
+    ChangesPart, CollectedRecords, ExpiredFlows, FlowChanges, MeteredSecond, Stage, StageCounters,
+    StageStatus, TickContext,
 };
 pub use table::{Cell, StageResult, Table, grouped};
 pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge, append_packet};

@@ -30,6 +30,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::sync::Arc;
 
+use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_flow::{Flow, Journal, Sampling, Statistics};
 use tapline_packet::{ClockReading, Interface, Timestamp};
 use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount, SkipCause};
@@ -56,6 +57,20 @@ pub trait Stage: Any + Send {
     /// As for [`push`](Stage::push).
     fn flows(&mut self, ended: &ExpiredFlows<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         out.pass_flows(ended)
+    }
+
+    /// The layout of records that the stage takes at present in place of collected flows; `None` if it takes none.
+    fn record_layout(&self) -> Option<Arc<RecordLayout>> {
+        None
+    }
+
+    /// Processes records of collected flows in the stage's [`record_layout`](Stage::record_layout), as it would process the
+    /// flows. Stages without a layout are given none.
+    ///
+    /// # Errors
+    /// As for [`push`](Stage::push).
+    fn records(&mut self, _collected: &CollectedRecords<'_>) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Processes the counts of flows of a meter before this one: see [`FlowChanges`].
@@ -189,6 +204,17 @@ impl ExpiredFlows<'_> {
     pub fn reported(&self) -> u64 {
         if self.is_collected { self.flows.iter().map(Flow::answered_packets).sum() } else { 0 }
     }
+}
+
+/// Records of collected flows, on their way to the only stage behind, which takes them in place of the flows.
+#[derive(Clone, Copy, Debug)]
+pub struct CollectedRecords<'a> {
+    /// The records, in the layout of the stage behind.
+    pub records: &'a RecordBatch,
+    /// As of [`ExpiredFlows`].
+    pub now: Timestamp,
+    /// The records come from live interfaces.
+    pub is_live: bool,
 }
 
 /// Counts of flows, on their way from a meter with `view=yes` to the stages behind it. The totals follow the last

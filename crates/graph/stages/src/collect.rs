@@ -5,6 +5,9 @@
 //!    \--> refused, by cause                 \--> a row of the result for each source
 //! ```
 //!
+//! An exporter that is alone behind it takes records in place of flows, if nothing here looks at flows:
+//! [`Stage::record_layout`].
+//!
 //! The datagrams end here. Stages behind answer for the packets that the flows count: [`StageCounters::reported`].
 
 use std::any::Any;
@@ -17,13 +20,14 @@ use tapline_capture::Listener;
 use tapline_collect::{
     Collector, CollectorSettings, DatagramFault, Forgotten, RefusedCause, SourceAccount, TemplateFile,
 };
+use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_flow::{Flow, PacketCount, Sampling, Statistics};
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, StageClass,
 };
 use tapline_graph::{
-    Cell, ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Out, Packets, Stage, StageCounters,
-    StageStatus, Table, TickContext, grouped,
+    Cell, ChangesPart, CollectedRecords, ExpiredFlows, FlowChanges, MeteredSecond, Out, Packets, Stage,
+    StageCounters, StageStatus, Table, TickContext, grouped,
 };
 use tapline_packet::headers::Headers;
 use tapline_packet::numbers::ip_protocol;
@@ -82,6 +86,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         filter,
         collector: Collector::new(settings, file),
         flows: Vec::with_capacity(FLOWS_PER_PART),
+        records: None,
         // Until messages come it is known to who opened the sources, and told with the view.
         is_live: is_viewed && StageSettings::of(site.common).view.as_ref().is_some_and(|view| view.is_live()),
         reported: 0,
@@ -105,6 +110,8 @@ struct CollectStage {
     collector: Collector,
     filter: Option<FlowFilter>,
     flows: Vec<Flow>,
+    /// Records in place of flows, in the layout of the stage behind.
+    records: Option<(Arc<RecordLayout>, RecordBatch)>,
     is_live: bool,
     /// Packets that the flows count.
     reported: u64,
@@ -127,15 +134,43 @@ impl CollectStage {
         }
         let from = SocketAddr::new(from.to_canonical(), headers.ports(data).map_or(0, |(port, _)| port));
         let datagram = data.get(payload..headers.ip_end()).unwrap_or_default();
-        let first = self.flows.len();
         // A refused datagram is counted by the collector.
+        if let Some((layout, records)) = &mut self.records {
+            let _ = self.collector.read_records(from, received, datagram, layout, records);
+            return;
+        }
+        let first = self.flows.len();
         let _ = self.collector.read(from, received, datagram, &mut self.flows);
         if let Some(filter) = &mut self.filter {
             filter.retain(&mut self.flows, first, |flow| self.collector.filter_out(flow));
         }
     }
 
+    /// Chooses between flows and records for the next packets.
+    fn choose(&mut self, out: &Out<'_>) {
+        let needs_flows = self.filter.is_some() || self.viewed.is_some();
+        let layout = if needs_flows { None } else { out.record_layout() };
+        let known = self.records.as_ref().map(|(known, _)| Arc::as_ptr(known));
+        if known != layout.as_ref().map(Arc::as_ptr) {
+            self.records = layout.map(|layout| (layout, RecordBatch::default()));
+        }
+    }
+
+    /// Flows that wait to be handed on.
+    fn waiting(&self) -> usize {
+        self.records.as_ref().map_or(self.flows.len(), |(_, records)| records.flows() as usize)
+    }
+
     fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        if let Some((_, records)) = &mut self.records {
+            if records.flows() == 0 {
+                return Ok(());
+            }
+            self.reported += records.packets();
+            let handed = out.pass_records(&CollectedRecords { records, now, is_live: self.is_live });
+            records.clear();
+            return handed;
+        }
         if self.flows.is_empty() {
             return Ok(());
         }
@@ -202,6 +237,7 @@ fn is_live(interfaces: &[Interface]) -> bool {
 impl Stage for CollectStage {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         self.is_live = is_live(packets.interfaces);
+        self.choose(out);
         let mut handed = Ok(());
         let mut now = packets.now;
         for index in packets.selection.iter() {
@@ -215,7 +251,7 @@ impl Stage for CollectStage {
                 now = packet.meta.timestamp;
             }
             self.read(&Headers::parse(link_type, packet), packet.data, packet.meta.timestamp);
-            if self.flows.len() >= FLOWS_PER_PART {
+            if self.waiting() >= FLOWS_PER_PART {
                 handed = handed.and(self.hand_on(now, out));
             }
         }

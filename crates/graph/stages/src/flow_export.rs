@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_flow::export::{Element, ExportAccount, FlowSink};
+use tapline_flow::export::{Element, ExportAccount, FlowSink, RecordLayout};
 use tapline_flow::{DetailFields, Sampling};
 use tapline_graph::catalog::Arguments;
 use tapline_graph::{
-    Control, ExpiredFlows, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext, grouped,
+    CollectedRecords, Control, ExpiredFlows, Out, Packets, Stage, StageCounters, StageStatus, Table,
+    TickContext, grouped,
 };
 use tapline_packet::Timestamp;
 use tapline_source::{Error, OutputAccount, SkipCause};
@@ -185,6 +186,14 @@ impl ExportStage {
         }
     }
 
+    /// Notes the time of flows, and whether they are live.
+    fn note(&mut self, now: Timestamp, is_live: bool) {
+        self.now = Some(now);
+        self.is_live = is_live;
+        self.exporter.set_live(is_live);
+        self.exporter.set_write_timeout(if is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
+    }
+
     fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
         result.map_err(|error| match error {
             // As for lines of packets: the reader of the pipe has closed it.
@@ -205,15 +214,12 @@ impl Stage for ExportStage {
     }
 
     fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        self.now = Some(ended.now);
-        self.is_live = ended.is_live;
+        self.note(ended.now, ended.is_live);
         let set = self.exporter.set_sampling(ended.sampling);
         self.checked(set)?;
         if let Some(places) = self.places.as_mut().and_then(PlaceReader::take_new) {
             self.exporter.set_places(&places);
         }
-        self.exporter.set_live(ended.is_live);
-        self.exporter.set_write_timeout(if ended.is_live { WRITE_TIMEOUT_LIVE } else { WRITE_TIMEOUT });
         let (cause, left_out) = ended.left_out;
         self.scale = ended.scale.max(1);
         self.left_out = (cause, self.left_out.1 + left_out);
@@ -222,6 +228,20 @@ impl Stage for ExportStage {
         self.reported += ended.reported();
         self.given += left_out;
         let exported = self.exporter.export(ended.flows, ended.now);
+        self.checked(exported)
+    }
+
+    fn record_layout(&self) -> Option<Arc<RecordLayout>> {
+        // Files of places complete the systems that a router has left out.
+        if self.places.is_some() { None } else { self.exporter.record_layout() }
+    }
+
+    fn records(&mut self, collected: &CollectedRecords<'_>) -> Result<(), Error> {
+        self.note(collected.now, collected.is_live);
+        let packets = collected.records.packets();
+        self.given += packets;
+        self.reported += packets;
+        let exported = self.exporter.export_records(collected.records, collected.now);
         self.checked(exported)
     }
 

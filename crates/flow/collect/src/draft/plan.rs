@@ -14,14 +14,14 @@ use std::net::IpAddr;
 use tapline_flow::export::{Foreign, Value};
 use tapline_flow::{FlowContext, KnownField, KnownFields};
 
-use super::{Draft, MS};
+use super::{Draft, ICMP, ICMPV6, MS};
 
 /// Octets that a plan may look at from the beginning of a record: fields begin in the first 256.
 pub(crate) const WINDOW: usize = 256 + 16;
 
 /// A number of a record. One without octets is 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Number {
+pub(super) struct Number {
     at: u8,
     /// Bits of the eight octets from `at` that are not its own; 64 without octets.
     shift: u8,
@@ -35,27 +35,32 @@ impl Default for Number {
 
 impl Number {
     #[inline(always)]
-    fn read(self, record: &[u8; WINDOW]) -> u64 {
+    pub(super) fn read(self, record: &[u8; WINDOW]) -> u64 {
         let at = usize::from(self.at);
         let octets = record[at..at + 8].first_chunk().copied().unwrap_or_default();
         u64::from_be_bytes(octets).checked_shr(self.shift.into()).unwrap_or(0)
     }
 
-    fn is_given(self) -> bool {
+    pub(super) fn is_given(self) -> bool {
         self.shift < 64
     }
 }
 
 /// An address of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Address {
-    at: u8,
-    is_v6: bool,
+pub(super) struct Address {
+    pub(super) at: u8,
+    pub(super) is_v6: bool,
 }
 
 impl Address {
+    /// The octets of an address of IPv4 as a number.
+    pub(super) fn number(self) -> Number {
+        Number { at: self.at, shift: 32 }
+    }
+
     #[inline(always)]
-    fn read(self, record: &[u8; WINDOW]) -> IpAddr {
+    pub(super) fn read(self, record: &[u8; WINDOW]) -> IpAddr {
         let at = usize::from(self.at);
         match self.is_v6 {
             true => IpAddr::from(record[at..at + 16].first_chunk().copied().unwrap_or([0; 16])),
@@ -77,27 +82,27 @@ enum Clock {
 pub(crate) struct Plan {
     /// The fields that each record gives.
     known: KnownFields,
-    addresses: [Option<Address>; 2],
-    next_hop: Option<Address>,
-    exporter: Option<Address>,
+    pub(super) addresses: [Option<Address>; 2],
+    pub(super) next_hop: Option<Address>,
+    pub(super) exporter: Option<Address>,
     clock: Option<Clock>,
     /// Start and end.
     times: [Number; 2],
-    octets: Number,
-    packets: Number,
-    ports: [Number; 2],
-    protocol: Number,
-    tcp_flags: Number,
-    tos: Number,
-    ttls: [Number; 2],
+    pub(super) octets: Number,
+    pub(super) packets: Number,
+    pub(super) ports: [Number; 2],
+    pub(super) protocol: Number,
+    pub(super) tcp_flags: Number,
+    pub(super) tos: Number,
+    pub(super) ttls: [Number; 2],
     icmp: Number,
-    ingress: Number,
-    egress: Number,
-    vlan: Number,
-    direction: Number,
-    end_reason: Number,
-    autonomous_systems: [Number; 2],
-    prefix_lens: [Number; 2],
+    pub(super) ingress: Number,
+    pub(super) egress: Number,
+    pub(super) vlan: Number,
+    pub(super) direction: Number,
+    pub(super) end_reason: Number,
+    pub(super) autonomous_systems: [Number; 2],
+    pub(super) prefix_lens: [Number; 2],
     sampling: Number,
     sampler: Number,
 }
@@ -201,12 +206,15 @@ impl Plan {
         })
     }
 
-    /// Overwrites the fields of a draft, which no other plan has written to, with those of a record. Octets of the window
-    /// behind the record do not matter.
+    /// Whether the record is of ICMP, whose type and code depend on each other and on the ports.
     #[inline(always)]
-    pub(crate) fn read(&self, record: &[u8; WINDOW], draft: &mut Draft) {
-        draft.known = self.known;
-        draft.addresses = self.addresses.map(|address| address.map(|address| address.read(record)));
+    pub(crate) fn is_icmp(&self, record: &[u8; WINDOW]) -> bool {
+        matches!(self.protocol.read(record) as u8, ICMP | ICMPV6)
+    }
+
+    /// Overwrites the times of a draft with those of a record, as [`read`](Self::read) does.
+    #[inline(always)]
+    pub(crate) fn read_times(&self, record: &[u8; WINDOW], draft: &mut Draft) {
         let [start, end] = self.times.map(|time| time.read(record));
         let absolute = |time: u64, unit: i64| Some((time as i64).saturating_mul(unit));
         match self.clock {
@@ -217,6 +225,24 @@ impl Plan {
             }
             None => {}
         }
+    }
+
+    /// Overwrites the fields of a draft that decide on the sampling interval of a record.
+    #[inline(always)]
+    pub(crate) fn read_sampling(&self, record: &[u8; WINDOW], draft: &mut Draft) {
+        draft.ingress = self.ingress.read(record) as u32;
+        draft.sampled.interval = self.sampling.read(record) as u32;
+        draft.sampled.sampler = self.sampler.is_given().then(|| self.sampler.read(record));
+    }
+
+    /// Overwrites the fields of a draft, which no other plan has written to, with those of a record. Octets of the window
+    /// behind the record do not matter.
+    #[inline(always)]
+    pub(crate) fn read(&self, record: &[u8; WINDOW], draft: &mut Draft) {
+        draft.known = self.known;
+        draft.addresses = self.addresses.map(|address| address.map(|address| address.read(record)));
+        self.read_times(record, draft);
+        self.read_sampling(record, draft);
         let side = &mut draft.sides[0];
         (side.bytes, side.packets) = (self.octets.read(record), self.packets.read(record));
         (side.tcp_flags, side.tos) = (self.tcp_flags.read(record) as u8, self.tos.read(record) as u8);
@@ -224,7 +250,6 @@ impl Plan {
         draft.ports = self.ports.map(|port| port.read(record) as u16);
         draft.protocol = self.protocol.read(record) as u8;
         draft.icmp = self.icmp.is_given().then(|| self.icmp.read(record) as u16);
-        draft.ingress = self.ingress.read(record) as u32;
         draft.egress = self.egress.read(record) as u32;
         draft.vlan = match self.vlan.read(record) {
             0 => FlowContext::NO_VLAN,
@@ -239,8 +264,6 @@ impl Plan {
             address.filter(|address| !address.is_unspecified())
         };
         (draft.next_hop, draft.exporter) = (given(self.next_hop), given(self.exporter));
-        draft.sampled.interval = self.sampling.read(record) as u32;
-        draft.sampled.sampler = self.sampler.is_given().then(|| self.sampler.read(record));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Whole datagrams through the collector, made by hand.
 
 mod messages;
+mod records;
 
 use std::net::{IpAddr, SocketAddr};
 

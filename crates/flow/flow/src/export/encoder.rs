@@ -18,6 +18,7 @@ use tapline_geo::{Place, Places};
 use tapline_packet::Timestamp;
 
 use super::element::{FLOW_SELECTOR_BOB, PlaceLookup, RecordView, millis};
+use super::records::{RecordBatch, RecordLayout, Run};
 use super::template::{Field, Template};
 use super::types;
 use super::v5::V5;
@@ -57,6 +58,24 @@ impl Encoder {
             Encoder::V5(v5) => v5.add(flow, sink),
             Encoder::Templates(templates) => templates.add(flow, sink),
         }
+    }
+
+    /// The layout in which records are taken at present; `None` if they must be made of flows.
+    pub(super) fn layout(&self) -> Option<&Arc<RecordLayout>> {
+        match self {
+            Encoder::Templates(templates)
+                if !templates.places.is_set() && templates.sampling == Sampling::NONE =>
+            {
+                templates.layout.as_ref()
+            }
+            Encoder::V5(_) | Encoder::Templates(_) => None,
+        }
+    }
+
+    /// Adds records in the [`layout`](Self::layout).
+    pub(super) fn add_records(&mut self, records: &RecordBatch, sink: &mut MessageSink<'_>) {
+        let (Some(layout), Encoder::Templates(templates)) = (self.layout().cloned(), self) else { return };
+        records.runs(&layout).for_each(|run| templates.add_run(run, sink));
     }
 
     pub(super) fn flush(&mut self, sink: &mut MessageSink<'_>) {
@@ -136,6 +155,7 @@ impl UptimeEpoch {
 pub(super) struct Templates {
     version: Version,
     templates: [Template; 2],
+    layout: Option<Arc<RecordLayout>>,
     domain: u32,
     exporter: Option<IpAddr>,
     enterprise: u32,
@@ -180,6 +200,7 @@ impl Templates {
             version: options.version,
             types: types::records(&templates, options.enterprise),
             places: PlaceLookup::of(templates.iter().flat_map(Template::elements)),
+            layout: RecordLayout::of_templates(&templates, options).map(Arc::new),
             templates,
             domain: options.domain,
             exporter: options.exporter,
@@ -265,6 +286,33 @@ impl Templates {
         self.flow_records += 1;
         if self.flow_records == self.records_max {
             self.flush(sink);
+        }
+    }
+
+    /// Adds records in a row, as many at a time as a message has room for.
+    fn add_run(&mut self, run: Run<'_>, sink: &mut MessageSink<'_>) {
+        let which = usize::from(run.is_v6);
+        let (len, mut octets, mut packets) = (self.templates[which].record_len, run.octets, run.packets);
+        while !packets.is_empty() {
+            self.make_room(which, len, sink);
+            // Room was made for the first one.
+            let fitting = self.room.saturating_sub(SET_LEN + self.message.len()) / len;
+            let mut count = fitting.clamp(1, packets.len());
+            if self.records_max > 0 {
+                count = count.min((self.records_max - self.flow_records) as usize);
+            }
+            let (octets_now, octets_later) = octets.split_at(count * len);
+            let (packets_now, packets_later) = packets.split_at(count);
+            self.message.extend_from_slice(octets_now);
+            self.data_records += count as u32;
+            self.all_records += count as u16;
+            self.packets += packets_now.iter().sum::<u64>();
+            sink.account.records += count as u64;
+            self.flow_records += count as u32;
+            if self.flow_records == self.records_max {
+                self.flush(sink);
+            }
+            (octets, packets) = (octets_later, packets_later);
         }
     }
 

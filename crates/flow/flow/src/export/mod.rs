@@ -17,6 +17,7 @@ mod encoder;
 mod file;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod records;
 mod rows;
 mod sink;
 mod table;
@@ -42,6 +43,7 @@ pub use collector::ExportTarget;
 pub use community::community_id;
 pub use element::{ELEMENTS, Element, Foreign, Value};
 pub use file::MessageFile;
+pub use records::{LayoutField, RecordBatch, RecordLayout};
 pub use rows::{RowFormat, RowWriter};
 pub use sink::FlowSink;
 #[cfg(feature = "arrow")]
@@ -284,6 +286,25 @@ impl FlowSink for Exporter {
         }
         for Stream { collectors, outbox, .. } in streams {
             MessageSink { now, account, collectors, outbox, failure: &mut failure }.send_several();
+        }
+        failure
+    }
+
+    fn record_layout(&self) -> Option<Arc<RecordLayout>> {
+        match self.streams.as_slice() {
+            [stream] => stream.encoder.layout().cloned(),
+            _ => None,
+        }
+    }
+
+    fn export_records(&mut self, records: &RecordBatch, now: Timestamp) -> Result<(), Error> {
+        let mut failure = Ok(());
+        let Exporter { streams, account, .. } = self;
+        account.flows += records.flows();
+        for Stream { encoder, collectors, outbox } in streams {
+            let mut sink = MessageSink { now, account, collectors, outbox, failure: &mut failure };
+            encoder.add_records(records, &mut sink);
+            sink.send_several();
         }
         failure
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
-use super::ExportAccount;
+use super::{ExportAccount, RecordBatch, RecordLayout};
 use crate::{Error, Flow, Sampling};
 
 /// A destination of flows: collectors, lines of text, files of Parquet, receivers of batches.
@@ -33,6 +33,21 @@ pub trait FlowSink: Send {
     /// The first failure of a file since the last call. All flows are taken and counted all the same; losses of network
     /// receivers are counted, and are not an error.
     fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error>;
+
+    /// The layout of records that the destination takes at present as it takes flows; `None` if it takes none. See
+    /// [`export_records`](Self::export_records).
+    fn record_layout(&self) -> Option<Arc<RecordLayout>> {
+        None
+    }
+
+    /// Takes records of collected flows in its [`record_layout`](Self::record_layout), as
+    /// [`export`](Self::export) takes the flows. Destinations without a layout are given none.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    fn export_records(&mut self, _records: &RecordBatch, _now: Timestamp) -> Result<(), Error> {
+        Ok(())
+    }
 
     /// Writes messages and lines that are not full, and closes files that are too old.
     ///

@@ -233,6 +233,31 @@ fn messages_of(trace: &Path, folder: &Path) -> PathBuf {
     kept
 }
 
+/// A file has the same messages whether its records are made of flows, which the table needs, or without them.
+#[test]
+fn files_are_equal_with_and_without_flows() {
+    let folder = tempfile::tempdir().expect("there is room");
+    let kept = messages_of(&trace(folder.path()), folder.path());
+    let collected = |name: &str, more: &[&str]| {
+        let file = folder.path().join(name);
+        let to = format!("file:{}", file.display());
+        let told = run([&["collect-flows", "-r", text(&kept), "--json", "--export", &to], more].concat());
+        let (results, account) = results(&String::from_utf8_lossy(&told.succeeded().stdout));
+        assert_eq!(account["balanced"], true, "{account}");
+        let stages = account["stages"].as_array().expect("stages").clone();
+        let export = stages.into_iter().find(|stage| stage["name"] == "export").expect("a stage");
+        (
+            fs::read(file).expect("it was made"),
+            results["sources"].clone(),
+            results["export"].clone(),
+            export["reported"].clone(),
+        )
+    };
+    let (octets, sources, export, reported) = collected("without.ipfix", &[]);
+    assert!(octets.len() > 10_000 && reported.as_u64() > Some(0), "{} {reported}", octets.len());
+    assert_eq!(collected("with.ipfix", &["--top", "3"]), (octets, sources, export, reported));
+}
+
 /// A filter is asked about the flows, that of `--messages` about the datagrams.
 #[test]
 fn the_filter_is_asked_about_flows() {

@@ -85,6 +85,11 @@ impl FixedRecord {
         Some(record)
     }
 
+    /// The length in octets.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The place of a common value of this length.
     fn place(&mut self, value: Value, len: usize) -> Option<&mut usize> {
         let (values, places): (&[Value], &mut [usize]) = match len {
