@@ -31,7 +31,9 @@ fn command_lines() -> Vec<(String, Vec<String>)> {
 
 fn examples_of_help(command: &Command, found: &mut Vec<(String, Vec<String>)>) {
     let help = [command.get_after_help(), command.get_after_long_help()].into_iter().flatten();
-    for line in help.flat_map(|text| text.to_string().lines().map(str::to_owned).collect::<Vec<_>>()) {
+    for line in help
+        .flat_map(|text| text.to_string().replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>())
+    {
         let words = documents::command(&line, "tapline");
         found.extend(words.map(|words| (format!("{} --help: {line}", command.get_name()), words)));
     }
