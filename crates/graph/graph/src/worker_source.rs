@@ -13,7 +13,7 @@ pub enum WorkerSource {
     /// A source that one worker reads whole.
     Whole(Box<dyn Source>),
     /// A share of a source, by flow.
-    Share(FlowShardSource),
+    Share(Box<FlowShardSource>),
 }
 
 impl WorkerSource {
@@ -21,7 +21,7 @@ impl WorkerSource {
     pub fn source(&self) -> &dyn Source {
         match self {
             WorkerSource::Device(source) | WorkerSource::Whole(source) => source.as_ref(),
-            WorkerSource::Share(share) => share,
+            WorkerSource::Share(share) => share.as_ref(),
         }
     }
 
@@ -29,7 +29,7 @@ impl WorkerSource {
     pub fn alone(self) -> Box<dyn Source> {
         match self {
             WorkerSource::Device(source) | WorkerSource::Whole(source) => source,
-            WorkerSource::Share(share) => Box::new(share),
+            WorkerSource::Share(share) => share,
         }
     }
 
@@ -49,7 +49,10 @@ impl WorkerSource {
     pub fn shared(source: Box<dyn Source>, workers: usize) -> Vec<WorkerSource> {
         match workers {
             1 if source.progress().is_some() => vec![WorkerSource::Whole(source)],
-            _ => FlowShardSource::all(source, workers).into_iter().map(WorkerSource::Share).collect(),
+            _ => {
+                let shares = FlowShardSource::all(source, workers);
+                shares.into_iter().map(|share| WorkerSource::Share(Box::new(share))).collect()
+            }
         }
     }
 }
