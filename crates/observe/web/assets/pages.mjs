@@ -20,11 +20,12 @@ const ownOf = (data) => new Set(data?.process?.own ?? []);
 const nameOf = (app, host) => app.state.data?.names?.[host] ?? app.state.past?.answer?.names?.[host];
 const hostAddress = (app, host) => app.address({ page: "hosts", host, from: "", to: "" });
 const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${nameOf(app, host)}>${host}</a>`;
-/** A host with its name. */
-const hostCell = (app, host) => {
+/** A host with its name; a link next to other text is underlined. */
+const hostCell = (app, host, kind) => {
   const name = nameOf(app, host);
-  return name ? html`${hostLink(app, host, "named")} <span class="name">${name}</span>` : hostLink(app, host);
+  return name ? html`${hostLink(app, host, "named")} <span class="name">${name}</span>` : hostLink(app, host, kind);
 };
+const pairCell = (app, row) => html`${hostCell(app, row.a, "named")} ⇄ ${hostCell(app, row.b, "named")}`;
 const filterLink = (app, word, label) => html`<a href=${app.address({ filter: join(app.state.filter, word) })} onClick=${app.follow} title=${`filter: ${word}`}>${label}</a>`;
 // A filter line with one term more; pcap-filter text is joined with `and`.
 const isText = (word) => !word.startsWith("host:") && !word.startsWith("app:");
@@ -168,7 +169,7 @@ export function overview(app, data) {
 }
 
 const pairColumns = (app, data) => [
-  { name: "hosts", cell: (row) => html`${hostCell(app, row.a)} ⇄ ${hostCell(app, row.b)}` }, ...sides(app, data), packets, flows,
+  { name: "hosts", cell: (row) => pairCell(app, row) }, ...sides(app, data), packets, flows,
 ];
 
 export function hosts(app, data) {
@@ -355,7 +356,7 @@ function pastTraffic(app, { answer, directions, isCutOwn }, points) {
 export function history(app) {
   const { past, dimension, unit, length } = app.state;
   const of = DIMENSIONS.find(([name]) => name === dimension) ?? DIMENSIONS[0];
-  const cell = { host: (row) => hostCell(app, row.host), pair: (row) => html`${hostCell(app, row.a)} ⇄ ${hostCell(app, row.b)}`, service, name: named, key: (row) => row.name || row.key }[of[2]];
+  const cell = { host: (row) => hostCell(app, row.host), pair: (row) => pairCell(app, row), service, name: named, key: (row) => row.name || row.key }[of[2]];
   const answer = past?.answer, isOf = past?.dimension === of[0];
   const seconds = Math.max(1, answer?.seconds ?? 1), asked = past && [past.from, past.to];
   const points = answer && directed(gapped(answer.t, answer.step_seconds, { bits: answer.bits, packets: answer.packets, lost: answer.lost }), past.directions);

@@ -152,7 +152,8 @@ impl<'a> Opener<'a> {
         let loaded = Loaded::new(filter, own as u16, size.several, notes.map(|notes| (link.index, notes)))?;
         let is_filtered = filter.is_some() && loaded.refusal.is_none();
         if !self.settings.force {
-            let taking = Taking { front: loaded.front.as_ref(), link_type: interface.link_type };
+            let front = loaded.front.as_ref();
+            let taking = Taking { front, is_whole: is_filtered, link_type: interface.link_type };
             protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
         }
         let others = (0..own).filter(|queue| !served.contains(queue)).map(|queue| queue as u16).collect();

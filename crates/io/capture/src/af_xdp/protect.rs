@@ -130,6 +130,8 @@ fn parent(process: u32) -> Option<u32> {
 /// The packets to be taken: all, or those of the filter in front.
 pub(super) struct Taking<'a> {
     pub(super) front: Option<&'a Ir>,
+    /// Whether that is the whole filter, and no weaker part, which may take all packets.
+    pub(super) is_whole: bool,
     pub(super) link_type: LinkType,
 }
 
@@ -158,7 +160,7 @@ pub(super) fn check(
             return Err(AfXdpError::CutsSession { peer, what });
         }
     }
-    let is_default = taking.front.is_none() && carries(target.index, &route.default_routes()?, links);
+    let is_default = !taking.is_whole && carries(target.index, &route.default_routes()?, links);
     if is_default { Err(AfXdpError::CutsHost) } else { Ok(()) }
 }
 

@@ -1,6 +1,7 @@
 //! Inputs of a capture: files, or interfaces.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
@@ -265,15 +266,28 @@ fn latency_ms(args: &CaptureArgs) -> u32 {
         false if has_reader(args) || args.rotate_seconds.is_some() => LATENCY_RECORDING_MS,
         // A clock that is read here gives packets the time when they are read.
         false if stamp_mode(args) != StampMode::Kernel => LATENCY_RECORDING_MS,
+        // Packets of several interfaces go by their times: a busy one would wait for blocks of an idle one.
+        false if has_several_interfaces(args) || args.count_packets.is_some() => LATENCY_RECORDING_MS,
         false if to_store => LATENCY_STORE_MS,
         false => LATENCY_FILE_MS,
     }
 }
 
+/// Whether more than one interface is named, or a pattern.
+fn has_several_interfaces(args: &CaptureArgs) -> bool {
+    let mut names = args.interface.iter().flat_map(|names| names.split(','));
+    let is_pattern = |name: &str| name.trim() == "any" || name.contains(['*', '?', '[']);
+    names.next().is_some_and(is_pattern) || names.next().is_some()
+}
+
 /// Whether something reads the output while packets come: a pipe's other end, a receiver, an everyday command.
 fn has_reader(args: &CaptureArgs) -> bool {
     let is_piped = args.writes_standard_output() || args.arrow.arrow || args.is_for_wireshark;
-    is_piped || args.own_output.is_some() || args.written_receiver().is_some()
+    let is_special = |path: &Path| fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    is_piped
+        || args.write.as_deref().is_some_and(is_special)
+        || args.own_output.is_some()
+        || args.written_receiver().is_some()
 }
 
 /// The source of timestamps by `-j`: one of the kernel and the adapter, or a clock that is read here.

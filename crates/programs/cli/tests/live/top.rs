@@ -109,7 +109,7 @@ fn one_process_may_be_chosen() {
 fn without_a_process_top_says_how_to_start_one() {
     let folder = tempfile::tempdir().unwrap();
     let text = top_in(folder.path(), &["--interval", "10ms"]).succeeded().stdout;
-    assert!(String::from_utf8_lossy(&text).contains("tapline capture -i any"));
+    assert!(String::from_utf8_lossy(&text).contains("sudo tapline top -i eth0"));
     let none = top_in(folder.path(), &["--once", "--json", "--interval", "10ms"]).succeeded().stdout;
     assert_eq!(serde_json::from_slice::<Value>(&none).expect("JSON")["processes"], Value::Array(Vec::new()));
     top_in(folder.path(), &["--interval", "0"]).failed_saying(&["10ms"]);
