@@ -32,7 +32,7 @@ fn command_lines() -> Vec<(String, Vec<String>)> {
 fn examples_of_help(command: &Command, found: &mut Vec<(String, Vec<String>)>) {
     let help = [command.get_after_help(), command.get_after_long_help()].into_iter().flatten();
     // A command may go on in the next line.
-    let joined = |text: &str| text.split("\\\n").map(str::trim_start).collect::<Vec<_>>().join(" ");
+    let joined = |text: &str| text.split(" \\\n").map(str::trim_start).collect::<Vec<_>>().join(" ");
     let whole = help.map(|text| joined(&text.to_string())).collect::<Vec<_>>().join("\n");
     for line in whole.lines() {
         let words = documents::command(line, "tapline");
