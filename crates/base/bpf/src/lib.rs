@@ -32,7 +32,7 @@ pub use assemble::assemble;
 pub use decode::decode;
 pub use initialise::initialise;
 pub use interpret::load_ancillary;
-pub use packet_filter::PacketFilter;
+pub use packet_filter::{PacketFilter, retain_with};
 pub use text::DumpFormat;
 pub use validate::{Invalid, KernelRefusal};
 

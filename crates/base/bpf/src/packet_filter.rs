@@ -22,6 +22,29 @@ pub trait PacketFilter: Send + Sync {
     fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
         selection.retain(|index| self.accepts(batch.packet(index)));
     }
+
+    /// As [`select`](Self::select); `note` gets the number that the filter returns for each accepted packet.
+    ///
+    /// # Panics
+    /// As for [`select`](Self::select).
+    fn select_with(&self, batch: &Batch<'_>, selection: &mut Selection, note: &mut dyn FnMut(usize, u64)) {
+        retain_with(selection, note, |index| self.verdict(batch.packet(index)));
+    }
+}
+
+/// Keeps the packets of which `verdict` is not 0, and gives it to `note`.
+pub fn retain_with(
+    selection: &mut Selection,
+    note: &mut dyn FnMut(usize, u64),
+    mut verdict: impl FnMut(usize) -> u64,
+) {
+    selection.retain(|index| {
+        let verdict = verdict(index);
+        if verdict != 0 {
+            note(index, verdict);
+        }
+        verdict != 0
+    });
 }
 
 impl PacketFilter for Program {

@@ -3,18 +3,13 @@
 //!
 //! ```text
 //! number = block * under + place
-//! chosen = (place * step + start) mod under < over        start = mix(seed + block * GOLDEN) mod under, new for each block
+//! chosen = (place * step + start) mod under < over        start = mixed(seed + block * GOLDEN) mod under, new for each block
 //! ```
 //!
 //! The step has no divisor in common with `under`, so each block has exactly `over` places that are chosen; the random
 //! start makes each place as likely as any other, so that periodic traffic is not sampled unevenly.
 
-/// Multiplier of block numbers (splitmix64, Steele and others 2014).
-pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The shifts and factors of [`mix`].
-pub const MIX: [(u32, u64); 2] = [(30, 0xbf58_476d_1ce4_e5b9), (27, 0x94d0_49bb_1331_11eb)];
-/// The last shift of [`mix`].
-pub const MIX_LAST: u32 = 31;
+use crate::mix::{GOLDEN, mixed};
 
 /// A sample of packets by their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +54,7 @@ impl BlockSample {
     #[inline]
     pub fn chooses(&self, number: u64) -> bool {
         let (block, place) = (number / self.under, number % self.under);
-        let start = mix(self.seed.wrapping_add(block.wrapping_mul(GOLDEN))) % self.under;
+        let start = mixed(self.seed.wrapping_add(block.wrapping_mul(GOLDEN))) % self.under;
         let turned = match u32::try_from(self.under) {
             Ok(_) => (place * self.step + start) % self.under,
             Err(_) => {
@@ -69,13 +64,6 @@ impl BlockSample {
         };
         turned < self.over
     }
-}
-
-fn mix(mut bits: u64) -> u64 {
-    for (shift, factor) in MIX {
-        bits = (bits ^ (bits >> shift)).wrapping_mul(factor);
-    }
-    bits ^ (bits >> MIX_LAST)
 }
 
 fn greatest_divisor(mut one: u64, mut other: u64) -> u64 {

@@ -280,7 +280,7 @@ impl Answer {
         check("mprotect(answer)", result).map(|_| answer)
     }
 
-    /// Zeros of this length, and of a structure's at least.
+    /// Puts zeros into the first `len` bytes, and into at least [`FIXED_LEN`].
     fn clear(&mut self, len: usize) {
         self.bytes_mut()[..len.clamp(FIXED_LEN, ANSWER_LEN)].fill(0);
     }

@@ -67,9 +67,8 @@ fn time_of(clock: libc::clockid_t) -> Duration {
 /// Bytes of memory that this machine has; 0 if it does not say.
 pub fn physical_memory() -> u64 {
     // SAFETY: sysconf(3) takes an integer and has no conditions.
-    let (pages, page_len) =
-        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    u64::try_from(pages).unwrap_or(0) * page_len() as u64
 }
 
 /// Bytes of a page of memory.

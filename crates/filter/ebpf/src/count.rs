@@ -16,7 +16,8 @@ use super::lower::Lowering;
 use super::step::Operand;
 use tapline_bpf::ebpf::code::*;
 use tapline_bpf::ebpf::{CONTEXT, Insn, R0, R1, R2, R3, R4, R7, R8, R9, helper, sk_buff};
-use tapline_packet::block_sample::{BlockSample, GOLDEN, MIX, MIX_LAST};
+use tapline_packet::block_sample::BlockSample;
+use tapline_packet::mix::{GOLDEN, MIX, MIX_LAST};
 
 /// Bytes of a line.
 const LINE_BITS: i32 = 6;

@@ -6,10 +6,12 @@
 //! filter -- match ----> redirect to the socket of the packet's queue, which may pass it to the stack where there is none
 //!        \\- no match -> pass
 //!                       noted in front of it before that, if wanted: what the driver knows of it (`notes`)
-//! A filter that the kernel refuses is replaced by a weaker part of it ([`weaker_fronts`]); the whole then runs behind.
 //!
 //! and of each packet, by its queue:  counters.redirected += 1, if it was redirected, or counters.passed += 1
 //! ```
+//!
+//! A filter that the kernel refuses is replaced by a weaker part of it ([`weaker_fronts`]); the whole filter then runs
+//! behind the sockets.
 //!
 //! The counters are a map of one value, which the owner of the program has mapped: a store stops the program, and
 //! reading the counts takes no system call, so both work without any right.
@@ -80,18 +82,16 @@ pub fn front(filter: Option<&Ir>, front: XdpFront) -> Result<Program, EmitError>
 /// a million instructions in all: whether it takes a filter is known only after an attempt.
 const WEIGHTS: [usize; 3] = [4096, 512, 64];
 
-/// Weaker parts of a filter for a kernel that refuses the whole of it in front: the next one is for the case that the
-/// one before is refused too. Each accepts all packets that the filter accepts. The last ones read no byte at a computed
-/// place and no length, which takes `CAP_PERFMON`.
+/// Weaker parts of a filter for a kernel that refuses the whole of it in front, to be tried in turn. Each accepts all
+/// packets that the filter accepts. Reads at computed places and of lengths take `CAP_PERFMON`: the last parts have none.
 pub fn weaker_fronts(whole: &Ir) -> impl Iterator<Item = Ir> + '_ {
     let any = WeakerBounds { is_known, has_variable_places: true, weight_max: usize::MAX };
     let fixed = WeakerBounds { is_known: is_read_without_sums, has_variable_places: false, ..any };
     let weights = || [usize::MAX].into_iter().chain(WEIGHTS);
-    let bounds = [any, fixed];
-    let all = bounds
+    [any, fixed]
         .into_iter()
-        .flat_map(move |one| weights().map(move |weight_max| WeakerBounds { weight_max, ..one }));
-    all.filter_map(|bounds| weaken(whole, &bounds))
+        .flat_map(move |bounds| weights().map(move |weight_max| WeakerBounds { weight_max, ..bounds }))
+        .filter_map(|bounds| weaken(whole, &bounds))
 }
 
 fn is_known(field: MetaField) -> bool {

@@ -9,7 +9,7 @@
 use tapline_packet::LinkType;
 
 use crate::ast::Ast;
-use crate::contradiction::{contradicts_itself, never_true};
+use crate::contradiction::{contradicts_itself, is_never_true, never_true};
 use crate::gather::gather;
 use crate::generate::{generate, generate_as_written};
 use crate::options::Options;
@@ -18,11 +18,10 @@ use crate::predicate::{Base, FieldOffset, Predicates, TestedField};
 use crate::resolve::state::Probe;
 use crate::resolve::{lower, lower_observed};
 use crate::witness::accepts_some;
-use tapline_bpf::Program;
-use tapline_bpf::assemble;
 use tapline_bpf::cfg::{Cfg, Width};
 use tapline_bpf::initialise;
 use tapline_bpf::simplify::{is_proven_to_reject_all, simplify};
+use tapline_bpf::{Insn, Program, assemble, code};
 use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
@@ -44,6 +43,28 @@ use tapline_syntax::Error;
 /// ```
 pub fn compile(text: &str, options: &Options) -> Result<CompiledFilter, Error> {
     let program = Program::new(assemble(&initialise(graph(text, options)?)));
+    program
+        .map(CompiledFilter::from)
+        .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))
+}
+
+/// As [`compile`], but a filter that is never true becomes the program that accepts no packet.
+///
+/// # Errors
+/// As for [`compile`].
+pub fn compile_or_reject(text: &str, options: &Options) -> Result<CompiledFilter, Error> {
+    match compile(text, options) {
+        Err(error) if is_never_true(&error) => reject_all(),
+        compiled => compiled,
+    }
+}
+
+/// The program that accepts no packet.
+///
+/// # Errors
+/// None: the program is valid.
+pub fn reject_all() -> Result<CompiledFilter, Error> {
+    let program = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
     program
         .map(CompiledFilter::from)
         .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))

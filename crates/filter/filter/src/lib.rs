@@ -55,7 +55,7 @@ pub mod predicate;
 mod resolve;
 mod witness;
 
-pub use compile::compile;
+pub use compile::{compile, compile_or_reject, reject_all};
 pub use contradiction::is_never_true;
 pub use display::equivalent_of_display_filter;
 pub use explain::{explain, tree};

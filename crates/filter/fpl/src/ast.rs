@@ -227,7 +227,8 @@ impl Operator {
             Operator::BitOr => 4,
             Operator::And => 2,
             Operator::Or => 1,
-            _ => 3,
+            Operator::Equal | Operator::NotEqual => 3,
+            Operator::Less | Operator::Greater | Operator::LessEqual | Operator::GreaterEqual => 3,
         }
     }
 

@@ -55,7 +55,7 @@ pub use reaching::ReachingDefinitions;
 pub use ssa::Variables;
 pub use state::{Function, Memory};
 pub use verify::{Coverage, VerifyError};
-pub use weaken::{WeakerBounds, weaken, weight};
+pub use weaken::{WeakerBounds, weaken};
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;

@@ -55,11 +55,6 @@ pub fn weaken(whole: &Ir, bounds: &WeakerBounds) -> Option<Ir> {
     (rejects_some(&ir) && ir.verify().is_ok()).then_some(ir)
 }
 
-/// Instructions of a filter, and cases of its switches.
-pub fn weight(ir: &Ir) -> usize {
-    ir.order().into_iter().map(|id| block_weight(&ir[id])).sum()
-}
-
 fn block_weight(block: &Block) -> usize {
     let cases = match &block.terminator {
         Terminator::Switch { cases, .. } => cases.len(),

@@ -20,8 +20,8 @@ use tapline_sys::{DATAGRAMS_PER_CALL, DatagramSocket, Poller, clock};
 
 /// The elements of `collect-flows --export file:NAME`.
 const TEMPLATE: &str = "default,samplingInterval,exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,bgpDestinationAsNumber,ipNextHopIPv4Address";
-/// Length of the memory of a datagram: that of the listener.
-const SLOT_LEN: usize = 65_536 + 48;
+/// Memory for one datagram.
+const SLOT_LEN: usize = 65_536;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -86,7 +86,7 @@ impl Places {
         self.vendors().find_map(|vendors| vendors.of(station))
     }
 
-    /// Whether a file is a list of vendors.
+    /// Whether any of the files is a list of vendors.
     pub fn has_vendors(&self) -> bool {
         self.vendors().next().is_some()
     }

@@ -13,7 +13,7 @@
 //!   block to go on with takes a piece of the source, computes the hashes, and publishes the piece as a block;
 //! - else from one more thread, the reader: it copies each span of bytes once, and hands over blocks of 256 KiB.
 //!
-//! Either takes one lock a block. A slow worker holds the others back, which then wait for a free block; memory stays
+//! Either takes a few locks a block and none a packet. A slow worker holds the others back, which then wait for a free block; memory stays
 //! bounded.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -264,7 +264,7 @@ impl FlowShardSource {
         (0..workers).map(share).collect()
     }
 
-    /// Makes the sources report the progress of the reading if `steps` is given.
+    /// Makes the sources report the progress of the reading if a `watermark` is given.
     #[must_use]
     pub fn marked(mut self, watermark: Option<Watermark>) -> FlowShardSource {
         watermark.iter().for_each(Watermark::set_shared);
@@ -367,7 +367,7 @@ impl FlowShardSource {
     /// Fills a block with a piece. Returns its number, or `None` if there was none in time.
     ///
     /// # Errors
-    /// No further piece comes: because of an error, if there is one.
+    /// There is no further piece: `None` at the end, else the error.
     fn fill(
         &mut self,
         pieces: &dyn PieceReader,
@@ -395,14 +395,13 @@ impl FlowShardSource {
     /// The account of the source, as far as it is known; complete at the end.
     fn source_account(&mut self) -> Vec<InterfaceAccount> {
         let desk = Arc::clone(&self.desk);
-        let mut state = desk.lock();
         if let Some(pieces) = &desk.pieces {
-            drop(state);
             let mut accounts = Vec::new();
             pieces.look(&mut |source| accounts = source.account());
             self.interfaces.extend(pieces.interfaces_from(self.interfaces.len()));
             return accounts;
         }
+        let mut state = desk.lock();
         if self.is_at_end && !state.is_over {
             let over = desk.filled.wait_timeout_while(state, ACCOUNT_WAIT, |state| !state.is_over);
             state = over.unwrap_or_else(PoisonError::into_inner).0;
@@ -414,7 +413,7 @@ impl FlowShardSource {
         state.accounts.clone()
     }
 
-    /// Takes over interfaces, at least so many if the source knows them.
+    /// Learns the interfaces that the source knows; of a source in pieces only if fewer than `wanted` are known here.
     fn learn_interfaces(&mut self, state: &ShardState, wanted: usize) {
         let known = self.interfaces.len();
         match &self.desk.pieces {
@@ -503,15 +502,16 @@ impl Source for FlowShardSource {
         }
         self.block = None;
         let desk = Arc::clone(&self.desk);
+        let mut stopped = Ok(());
         if let Some(pieces) = &desk.pieces {
-            pieces.look(&mut |source| drop(source.stop()));
+            pieces.look(&mut |source| stopped = source.stop());
         }
         let mut state = desk.lock();
         state.is_stopped = true;
         state.is_over |= state.source.is_some();
         self.leave(&mut state);
         desk.freed.notify_one();
-        Ok(())
+        stopped
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {

@@ -5,8 +5,8 @@ use std::any::Any;
 use tapline_graph::catalog::{Constructor, Outputs, Parameter, ParameterType, StageClass};
 use tapline_graph::{Out, Packets, Stage, StageCounters, Table};
 use tapline_packet::Packet;
-use tapline_packet::block_sample::{GOLDEN, MIX, MIX_LAST};
 use tapline_packet::headers::{FragmentFlows, Headers};
+use tapline_packet::mix::scramble;
 use tapline_source::Error;
 
 pub(crate) const CLASS: StageClass = StageClass {
@@ -14,11 +14,11 @@ pub(crate) const CLASS: StageClass = StageClass {
     summary: "each flow, both directions, to one of the connected outputs",
     description: "The output is chosen by a hash of the fields of `by`, so it stays the same in every run. By flow, fragments go where the first fragment \
         of their packet went; if that comes later, or 4096 others came since, they go by their addresses, and the result counts them. By host, all packets between two \
-        addresses stay together. By color or hash, the capture card has chosen: by the class or the hash that an ERF record has for the packet, and packets without one \
-        go by their flow. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
+        addresses stay together. By color or hash, a packet goes by the class or the hash that it has: of an ERF record, or on live interfaces the receive hash if a stage \
+        of the graph asks for it; packets without one go by their flow. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
     parameters: &[
         Parameter::new("by", ParameterType::Choice(&["flow", "host", "inner", "vlan", "address", "color", "hash"]), "flow")
-            .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; each address by itself; or the color or hash of ERF"),
+            .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; each address by itself; or the color or hash of the packet"),
         Parameter::new("seed", ParameterType::Number(0, u64::MAX), "0")
             .means("another seed distributes in another way"),
     ],
@@ -66,7 +66,7 @@ impl Balance {
             _ => None,
         };
         if let Some(value) = of_card {
-            return [mixed(value, seed); 2];
+            return [scramble(value ^ seed); 2];
         }
         let one = match by {
             By::Flow | By::Color | By::Hash => fragments.flow_hash(headers, data, seed),
@@ -80,14 +80,6 @@ impl Balance {
         };
         [one, one]
     }
-}
-
-/// A number of 64 bits, each of which depends on all of `value`.
-fn mixed(value: u64, seed: u64) -> u64 {
-    let start = value.wrapping_mul(GOLDEN).wrapping_add(seed);
-    let folded =
-        MIX.into_iter().fold(start, |sum, (shift, factor)| (sum ^ (sum >> shift)).wrapping_mul(factor));
-    folded ^ (folded >> MIX_LAST)
 }
 
 impl Stage for Balance {
@@ -325,7 +317,10 @@ mod tests {
             let (mut by_card, mut by_flow) = (balanced(&format!("by={by}"), &[0, 1]), balanced("", &[0, 1]));
             by_card.push_frames(&frames);
             by_flow.push_frames(&frames);
-            assert_eq!(by_card.arrived_at(0).len(), by_flow.arrived_at(0).len(), "{by}");
+            let data = |trial: &Trial| -> Vec<Vec<u8>> {
+                trial.arrived_at(0).iter().map(|packet| packet.data.clone()).collect()
+            };
+            assert_eq!(data(&by_card), data(&by_flow), "{by}");
         }
     }
 

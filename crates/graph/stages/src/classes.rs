@@ -19,6 +19,7 @@ use tapline_sys::sandbox::folder_of;
 use crate::generated::GeneratedSource;
 use crate::passes::PASSES;
 use crate::settings::StageSettings;
+use crate::tag_look::TagLook;
 use crate::{FilterStage, fits_any};
 
 /// The classes of this crate.
@@ -279,7 +280,7 @@ fn filter(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stag
         return Ok(crate::filters::of_texts(vec![text], MatchPolicy::All, vec![0], arguments, site));
     }
     let options = Arc::clone(&StageSettings::of(site.common).options);
-    let knows_tags = text.contains("vlan") || options(&Interface::new("", LinkType::ETHERNET)).any_vlan;
+    let knows_tags = TagLook::is_known_to(&text) || options(&Interface::new("", LinkType::ETHERNET)).any_vlan;
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
     let stage = FilterStage::new(compile, site.is_first);
     let stage = if knows_tags { stage } else { stage.looking_for_tags() };

@@ -4,6 +4,7 @@ use crate::kernel_tally;
 use tapline_capture::af_packet::KernelTally;
 use tapline_graph::catalog::{Arguments, Constructor, Order, Parameter, ParameterType, StageClass};
 use tapline_graph::{Out, Packets, Stage};
+use tapline_packet::mix::{GOLDEN, mixed};
 use tapline_packet::{BlockSample, Timestamp};
 use tapline_source::Error;
 
@@ -49,11 +50,8 @@ struct Chance(u64);
 
 impl Chance {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        self.0 = self.0.wrapping_add(GOLDEN);
+        mixed(self.0)
     }
 
     /// A number less than `bound`.

@@ -16,7 +16,9 @@ pub struct TagLook {
 }
 
 impl TagLook {
-    /// A look at nothing.
+    /// The hint.
+    pub const HINT: &str = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
+    /// A look that is over: it counts nothing.
     pub const OVER: TagLook = TagLook { looked: LOOKS_MAX, tagged: 0 };
 
     /// Whether enough packets were looked at.
@@ -40,6 +42,11 @@ impl TagLook {
             packet.meta.vlan.is_some() || is_ethernet && in_bytes()
         };
         self.tagged += selection.iter().filter(is_tagged).count() as u64;
+    }
+
+    /// Whether a filter's text says what to do with tags: then there is no hint.
+    pub fn is_known_to(filter: &str) -> bool {
+        filter.contains("vlan")
     }
 
     /// Packets with tags.

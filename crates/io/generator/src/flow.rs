@@ -1,10 +1,11 @@
 //! Addresses and ports of flows.
 
 use tapline_packet::headers::IpVersion;
+use tapline_packet::mix::mixed;
 
 use crate::checksum;
 use crate::error::Error;
-use crate::random::{mixed, shuffled};
+use crate::random::shuffled;
 use crate::recipe::{AddressOrder, Recipe, Transport};
 use crate::space::NumberRanges;
 

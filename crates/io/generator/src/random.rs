@@ -3,6 +3,8 @@
 //! SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): one addition and one
 //! mixing for 64 bits. Generated packets depend on its values, so it must not change.
 
+use tapline_packet::mix::{GOLDEN, mixed};
+
 /// A stream of numbers that its seed alone decides.
 #[derive(Clone, Debug)]
 pub(crate) struct Random(u64);
@@ -16,7 +18,7 @@ impl Random {
     /// The next 64 bits.
     #[inline]
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0 = self.0.wrapping_add(GOLDEN);
         mixed(self.0)
     }
 
@@ -33,14 +35,6 @@ impl Random {
     }
 }
 
-/// The mixing of SplitMix64.
-#[inline]
-pub(crate) fn mixed(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    bits ^ (bits >> 31)
-}
-
 /// The number at `index` of the numbers below `end`, shuffled: each occurs once.
 ///
 /// A Feistel network of four rounds over the next even number of bits; numbers outside go through again, at most four
@@ -52,7 +46,7 @@ pub(crate) fn shuffled(index: u64, end: u64, seed: u64) -> u64 {
     loop {
         let (mut left, mut right) = (number >> half & mask, number & mask);
         for round in 0..4_u64 {
-            let mix = mixed(seed ^ right.wrapping_add(round.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+            let mix = mixed(seed ^ right.wrapping_add(round.wrapping_mul(GOLDEN)));
             (left, right) = (right, left ^ mix & mask);
         }
         number = left << half | right;

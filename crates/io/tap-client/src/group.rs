@@ -21,8 +21,8 @@ tapline_packet::named_enum! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "snake_case")]
     pub enum ShareBy {
-        /// Addresses, protocol and ports, both directions alike. Fragments go with their flow if their first fragment came
-        /// before them.
+        /// Addresses, protocol and ports, both directions alike. Fragments go with their flow if their first fragment
+        /// came before them.
         #[default]
         Flow = "flow",
         /// Addresses: all packets between two hosts stay together, fragments too.

@@ -3,6 +3,8 @@
 //! The generator is SplitMix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014): one
 //! addition and one mixing of 64 bits for each number. Files, tests and benchmarks depend on its values, so it stays.
 
+use tapline_packet::mix::{GOLDEN, mixed};
+
 /// A stream of numbers that its seed alone decides.
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -25,14 +27,11 @@ impl Random {
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
+        self.state = self.state.wrapping_add(GOLDEN);
+        let bits = mixed(self.state);
         match self.given.pop() {
-            Some(byte) => z >> 8 | u64::from(byte) << 56,
-            None => z,
+            Some(byte) => bits >> 8 | u64::from(byte) << 56,
+            None => bits,
         }
     }
 

@@ -331,9 +331,7 @@ impl PageRequest {
         if self.rights < Rights::Names {
             return BTreeMap::new();
         }
-        let names = snapshot.names();
-        let named = |host: IpAddr| Some((host, names.of(host).next()?.to_owned()));
-        page.keys().into_iter().flat_map(|key| key.hosts()).filter_map(named).collect()
+        snapshot.names().latest(page.keys().into_iter().flat_map(|key| key.hosts()))
     }
 
     fn content(&self, snapshot: &Snapshot, totals: &Second) -> Content {

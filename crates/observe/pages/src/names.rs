@@ -3,7 +3,7 @@
 //! The sender of a packet chooses these names, so they are bounded in number and length, and have no characters that
 //! change the text around them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 
 use tapline_view::{Dimension, KeyValue, Table};
@@ -23,6 +23,11 @@ pub struct HostNames {
 }
 
 impl HostNames {
+    /// The latest name of each of these hosts that has one.
+    pub fn latest(&self, hosts: impl Iterator<Item = IpAddr>) -> BTreeMap<IpAddr, String> {
+        hosts.filter_map(|host| Some((host, self.of(host).next()?.to_owned()))).collect()
+    }
+
     /// Learns from the rows of hosts of a second, whose names are those of DNS answers. Such a name is behind those under
     /// which clients asked the host itself.
     pub fn learn_answers(&mut self, hosts: &Table) {

@@ -48,10 +48,9 @@ pub struct PastWindow {
 impl PastWindow {
     /// Adds the names that hosts have now.
     pub fn name_hosts(&mut self, snapshot: &Snapshot) {
-        let names = snapshot.names();
         let rows = self.table.rows.iter().map(|row| &row.key);
         let layers = self.stack.iter().flat_map(|stack| stack.rows.iter().map(|row| &row.key));
         let hosts = rows.chain(layers).flat_map(|key| key.hosts());
-        self.names = hosts.filter_map(|host| Some((host, names.of(host).next()?.to_owned()))).collect();
+        self.names = snapshot.names().latest(hosts);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
-use tapline_bpf::{DumpFormat, Insn, Program, code};
+use tapline_bpf::DumpFormat;
 use tapline_capture::af_packet;
 use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
@@ -99,11 +99,9 @@ impl Compiler {
             return Ok(None);
         }
         let options = Options { handle: HandleKind::Front, ..self.options(interface) };
-        match tapline_filter::compile(text, &options) {
-            // Such as `outbound`: no packet is taken from the host.
-            Err(error) if tapline_filter::is_never_true(&error) => Ok(reject_all().map(CompiledFilter::from)),
-            program => program.map(Some).map_err(|error| Error::Filter(error.render(text))),
-        }
+        // With `outbound`, no packet is taken from the host.
+        let program = tapline_filter::compile_or_reject(text, &options);
+        program.map(Some).map_err(|error| Error::Filter(error.render(text)))
     }
 
     /// The program for packets of `interface`, also for the empty filter.
@@ -131,11 +129,6 @@ impl Compiler {
     pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
     }
-}
-
-/// The program that accepts no packet.
-fn reject_all() -> Option<Program> {
-    Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok()
 }
 
 /// The filter's text: a file's, or the words of the command line joined.

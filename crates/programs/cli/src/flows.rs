@@ -3,7 +3,7 @@
 //! ```text
 //! proto  source            destination     start         packets   bytes    back  duration  state   ended
 //! tcp    10.0.0.1:40000    10.0.0.2:443    22:13:20.000      321  1.2 MB  1.1 MB  12.3 s    closed  end
-//! 200 flows  20.0k packets  9.8 MB  in 20.0 s from 2023-11-14 22:13:20 UTC  1.0k packets/s  3.9 Mbit/s
+//! 200 flows  20.0k packets  9.8 MB  in 20.0 s from 2023-11-14 22:13:20.000 +00:00  1.0k packets/s  3.9 Mbit/s
 //! ```
 //!
 //! On a narrow terminal the column `start` is left out; if that is not enough, each flow shows its two ends on lines of

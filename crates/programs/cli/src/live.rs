@@ -35,8 +35,8 @@ const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 
 /// Delay of packets at the daemon, and then before they are read, for a capture without an audience.
 const PATIENT_DELAY_MS: u32 = 50;
-/// See [`PATIENT_DELAY_MS`]. A process that wakes finds its memory out of all caches: of many readers that want little,
-/// wake-ups are most of the cost.
+/// See [`PATIENT_DELAY_MS`]. A process that wakes finds its memory in no cache: where many readers want little, wake-ups
+/// are most of the cost.
 const PATIENT: WakeThreshold =
     WakeThreshold { min_bytes: 4 << 20, min_packets: 0, max_delay: Duration::from_millis(450) };
 

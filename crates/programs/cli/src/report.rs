@@ -87,7 +87,7 @@ pub(crate) fn tag_hints(account: &GraphAccount) -> impl Iterator<Item = String> 
     };
     account.stages.iter().filter(is_blind).map(move |stage| {
         let name = if has_several { format!("{}: ", stage.name) } else { String::new() };
-        format!("{name}no packet matched, and packets have VLAN tags; --any-vlan looks behind them")
+        format!("{name}{}", tapline_stages::TagLook::HINT)
     })
 }
 

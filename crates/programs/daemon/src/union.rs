@@ -125,12 +125,7 @@ fn compiled(capture: &str, text: &str, options: &Options) -> Option<Program> {
         ("", one) | (one, "") => one.to_owned(),
         (capture, text) => format!("({capture}) and ({text})"),
     };
-    match tapline_filter::compile(&both, options) {
-        Err(error) if tapline_filter::is_never_true(&error) => {
-            Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok()
-        }
-        compiled => compiled.ok().map(|filter| filter.program().clone()),
-    }
+    tapline_filter::compile_or_reject(&both, options).ok().map(|filter| filter.program().clone())
 }
 
 /// The program that says of whole packets what this one says of packets of at most `snap_len` bytes: a load beyond them

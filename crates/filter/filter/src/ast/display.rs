@@ -139,10 +139,8 @@ impl fmt::Display for Primitive {
             Primitive::AtmField(AtmField::Vpi, values) => write_values(f, "vpi", values),
             Primitive::AtmField(AtmField::Vci, values) => write_values(f, "vci", values),
             Primitive::Atm(kind) => f.write_str(kind.name()),
-            Primitive::Mtp2(kind, link) => write!(f, "{}{}", link.name(), kind.name()),
-            Primitive::Mtp3(field, link, values) => {
-                write_values(f, &format!("{}{}", link.name(), field.name()), values)
-            }
+            Primitive::Mtp2(kind, link) => f.write_str(&link.word(kind.name())),
+            Primitive::Mtp3(field, link, values) => write_values(f, &link.word(field.name()), values),
         }
     }
 }

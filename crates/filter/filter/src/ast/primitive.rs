@@ -164,3 +164,10 @@ tapline_packet::named_enum! {
         HighSpeed = "h",
     }
 }
+
+impl Mtp2Format {
+    /// A word as it is written for this format.
+    pub(crate) fn word(self, name: &str) -> String {
+        format!("{}{name}", self.name())
+    }
+}

@@ -24,7 +24,7 @@ const HIGH_SPEED_MORE: u32 = 3;
 
 impl Scope<'_> {
     pub(super) fn mtp2(&mut self, kind: Mtp2Type, link: Mtp2Format) -> Result<Predicate> {
-        let start = self.mtp2_start(&format!("{}{}", link.name(), kind.name()))?;
+        let start = self.mtp2_start(&link.word(kind.name()))?;
         let (offset, width, mask, lssu_max) = match link {
             Mtp2Format::Normal => (2, Width::Byte, 0x3f, 2),
             Mtp2Format::HighSpeed => (4, Width::Half, 0xff80, 0x0100),
@@ -44,7 +44,7 @@ impl Scope<'_> {
         link: Mtp2Format,
         values: &[(Relop, u32)],
     ) -> Result<Predicate> {
-        let word = &format!("{}{}", link.name(), field.name());
+        let word = &link.word(field.name());
         let start = self.mtp2_start(word)?;
         let more = if link == Mtp2Format::HighSpeed { HIGH_SPEED_MORE } else { 0 };
         let (offset, width, mask, max) = match field {

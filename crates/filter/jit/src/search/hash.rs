@@ -12,6 +12,8 @@
 //!
 //! A slot without a key holds some key of another slot, which no value that comes to this slot can equal.
 
+use tapline_packet::mix::{GOLDEN, scramble};
+
 /// A hash that is exact for its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PerfectHash {
@@ -94,10 +96,7 @@ fn place(value: u64, multiplier: u64, shift: u32) -> usize {
 
 /// Odd numbers that look random: SplitMix64.
 fn multiplier(number: u64) -> u64 {
-    let mut z = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) | 1
+    scramble(number.wrapping_mul(GOLDEN)) | 1
 }
 
 /// One multiplication: the smallest table for which a multiplier is found soon.

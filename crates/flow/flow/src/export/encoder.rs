@@ -74,7 +74,9 @@ impl Encoder {
 
     /// Adds records in the [`layout`](Self::layout).
     pub(super) fn add_records(&mut self, records: &RecordBatch, sink: &mut MessageSink<'_>) {
-        let (Some(layout), Encoder::Templates(templates)) = (self.layout().cloned(), self) else { return };
+        // What was set since the layout was asked for changes no length.
+        let Encoder::Templates(templates) = self else { return };
+        let Some(layout) = templates.layout.clone() else { return };
         records.runs(&layout).for_each(|run| templates.add_run(run, sink));
     }
 
@@ -305,7 +307,6 @@ impl Templates {
             let (packets_now, packets_later) = packets.split_at(count);
             self.message.extend_from_slice(octets_now);
             self.data_records += count as u32;
-            self.all_records += count as u16;
             self.packets += packets_now.iter().sum::<u64>();
             sink.account.records += count as u64;
             self.flow_records += count as u32;

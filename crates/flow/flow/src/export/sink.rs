@@ -45,7 +45,8 @@ pub trait FlowSink: Send {
     ///
     /// # Errors
     /// As for [`export`](Self::export).
-    fn export_records(&mut self, _records: &RecordBatch, _now: Timestamp) -> Result<(), Error> {
+    fn export_records(&mut self, records: &RecordBatch, _now: Timestamp) -> Result<(), Error> {
+        debug_assert_eq!(records.flows(), 0, "records for a destination without a layout");
         Ok(())
     }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::PacketFilter;
+use tapline_bpf::{PacketFilter, retain_with};
 use tapline_fpl_memory::SharedCells;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_packet::{Batch, Interface, Selection};
@@ -103,18 +103,25 @@ impl FplStage {
 }
 
 /// Leaves only accepted packets in the selection, with the verdicts on them as labels.
-fn label(engines: &[Arc<dyn PacketFilter>], packets: &mut Packets<'_>, labels: &mut Labels) {
+fn label(
+    engines: &[Arc<dyn PacketFilter>],
+    is_uniform: bool,
+    packets: &mut Packets<'_>,
+    labels: &mut Labels,
+) {
     let all = packets.batch;
     labels.begin();
-    packets.selection.retain(|index| {
-        let packet = all.packet(index);
-        let engine = engines.get(packet.meta.interface.0 as usize);
-        let verdict = engine.map_or(1, |engine| engine.verdict(packet));
-        if verdict != 0 {
-            labels.set(&all, index, u8::try_from(verdict).unwrap_or(u8::MAX));
-        }
-        verdict != 0
-    });
+    let mut note = |index: usize, verdict: u64| {
+        labels.set(&all, index, u8::try_from(verdict).unwrap_or(u8::MAX));
+    };
+    match engines {
+        [engine, ..] if is_uniform => engine.select_with(&all, &mut packets.selection, &mut note),
+        engines => retain_with(&mut packets.selection, &mut note, |index| {
+            let packet = all.packet(index);
+            let engine = engines.get(packet.meta.interface.0 as usize);
+            engine.map_or(1, |engine| engine.verdict(packet))
+        }),
+    }
 }
 
 impl Stage for FplStage {
@@ -130,7 +137,7 @@ impl Stage for FplStage {
         }
         let all = packets.batch;
         if let Some(labels) = &mut self.labels {
-            label(&self.engines, packets, labels);
+            label(&self.engines, self.is_uniform, packets, labels);
         } else {
             self.select(&packets.batch, &mut packets.selection);
         }

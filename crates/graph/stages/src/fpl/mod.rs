@@ -117,4 +117,19 @@ mod tests {
         assert_eq!(shares("yes"), [0, 15, 15], "0 is refused, and 2 leads nowhere");
         assert_eq!(shares("no"), [45, 0, 0]);
     }
+
+    #[test]
+    fn greater_numbers_share_the_greatest_label() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("sum.fpl");
+        std::fs::write(&program, "RETURN PKT.B[0] + 254;\n").unwrap();
+        let text = format!(
+            "s :: switch(by=label); file(\"in\") -> fpl(\"{}\", label=yes) -> s; s[1] -> json; s[254] -> json; s[255] -> json",
+            program.display()
+        );
+        let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        trial.push_frames(&[0_u8, 1, 2, 3].map(|first| vec![first; 60]));
+        trial.assert_balanced();
+        assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 3]);
+    }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
-use tapline_bpf::PacketFilter;
+use tapline_bpf::{PacketFilter, retain_with};
 use tapline_fpl::functions::aho_corasick;
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions, Registry};
 use tapline_fpl_memory::SharedCells;
@@ -255,5 +255,10 @@ impl PacketFilter for Interpreted {
     fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         machine.select(batch, &self.memory, selection);
+    }
+
+    fn select_with(&self, batch: &Batch<'_>, selection: &mut Selection, note: &mut dyn FnMut(usize, u64)) {
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        retain_with(selection, note, |index| machine.run(batch.packet(index), &self.memory));
     }
 }

@@ -198,4 +198,20 @@ mod tests {
         trial.assert_balanced();
         assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [1, 2, 1]);
     }
+
+    #[test]
+    fn later_lines_share_the_greatest_label() {
+        let folder = tempfile::tempdir().unwrap();
+        let list = folder.path().join("list.txt");
+        std::fs::write(&list, (1..=300).map(|line| format!("word{line:03}\n")).collect::<String>()).unwrap();
+        let text = format!(
+            "s :: switch(by=label); file(\"in\") -> match(list=\"{}\", label=yes) -> s; s[44] -> json; s[254] -> json; s[255] -> json",
+            list.display()
+        );
+        let mut trial = Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        let packet = |line: u32| [&[0xff; 14], format!("word{line:03}").as_bytes()].concat();
+        trial.push_frames(&[254, 255, 256, 300].map(packet));
+        trial.assert_balanced();
+        assert_eq!([0, 1, 2].map(|end| trial.arrived_at(end).len()), [0, 1, 3]);
+    }
 }

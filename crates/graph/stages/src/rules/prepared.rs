@@ -3,11 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use tapline_bpf::{Insn, Program, code};
 use tapline_filterset::{Filter, FilterSet, MatchPolicy, Matches};
 use tapline_flow_rules::RuleSet;
 use tapline_graph::Packets;
-use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType, Selection};
 
 use crate::filter::{Filters, native};
@@ -71,7 +69,7 @@ impl Prepared {
                 }
                 Err(error) => {
                     self.told.push(unfit_text(interface, "the filter of the rules", &error.render(text)));
-                    Some(reject_all()?)
+                    Some(tapline_filter::reject_all().map_err(|error| error.to_string())?)
                 }
             };
             let set = self.sets.iter().position(|(link_type, _)| *link_type == interface.link_type);
@@ -118,12 +116,6 @@ fn at_line(line: usize, interface: &Interface, why: &str) -> String {
         "" => format!("line {line}: {why}"),
         name => format!("line {line}, for {name}: {why}"),
     }
-}
-
-/// A program that accepts nothing.
-fn reject_all() -> Result<CompiledFilter, String> {
-    let program = Program::new(vec![Insn::new(code::RET | code::K, 0)]);
-    program.map(CompiledFilter::from).map_err(|error| error.to_string())
 }
 
 fn set_of(filters: &[Arc<Filter>]) -> FilterSet {

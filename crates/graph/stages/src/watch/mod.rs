@@ -168,10 +168,9 @@ impl WatchStage {
             self.watch.counts().into_iter().map(|counts| (counts.name, counts.matched)).collect();
         for rule in &self.watch.rules().rules {
             let is_of_packets = !matches!(rule.source, Source::FlowEnded | Source::Account(_));
-            let is_blind = is_of_packets && !rule.filter.is_empty() && !rule.filter.contains("vlan");
+            let is_blind = is_of_packets && !rule.filter.is_empty() && !TagLook::is_known_to(&rule.filter);
             if is_blind && matched.get(&rule.name) == Some(&0) {
-                let what = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
-                self.notices.push(format!("rule {}: {what}", rule.name));
+                self.notices.push(format!("rule {}: {}", rule.name, TagLook::HINT));
             }
         }
     }

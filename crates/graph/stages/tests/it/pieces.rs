@@ -126,6 +126,7 @@ fn workers_that_stop_early_leave_the_others_whole() {
     let path = folder.path().join("in.pcap");
     let mut file = fs::File::create(&path).expect("a file");
     write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, Traffic::new(32).take(12_000)).expect("room");
+    assert!(input(&path).split(3).is_some(), "the file is long enough for pieces");
     let expected = run(shares(Box::new(OneThread(input(&path))), 3));
     let mut sources = shares(Box::new(input(&path)), 3);
     drop(sources.remove(1));

@@ -13,11 +13,12 @@ use super::{KernelFilterRuns, KernelTally, TimestampSource};
 
 /// The [`AfPacketSettings::latency_ms`] of interactive captures.
 pub const LATENCY_INTERACTIVE_MS: u32 = 10;
-/// A [`AfPacketSettings::latency_ms`] for outputs that nobody watches: fewer, fuller blocks.
+/// The [`AfPacketSettings::latency_ms`] of outputs that another program reads, and of several interfaces: fewer, fuller
+/// blocks.
 pub const LATENCY_RECORDING_MS: u32 = 20;
-/// A [`AfPacketSettings::latency_ms`] for stores, whose packets are found within a second.
+/// The [`AfPacketSettings::latency_ms`] of stores, whose packets are found within a second.
 pub const LATENCY_STORE_MS: u32 = 100;
-/// A [`AfPacketSettings::latency_ms`] for files, and for counts at the end.
+/// The [`AfPacketSettings::latency_ms`] of files of one interface, and of counts.
 pub const LATENCY_FILE_MS: u32 = 500;
 
 /// Compiles the filter for an interface; `None` accepts every packet.

@@ -9,9 +9,9 @@
 //! Blocks are handed over when they are full or when their time is over, however little they hold. So a ring bears a
 //! pause of its reader in two measures: as many bytes as it has, and as many hand-overs as it has blocks. At a packet a
 //! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few
-//! and large ones save wake-ups, each of which finds code and memory out of the caches: up to 200 us on an idle virtual
-//! machine, where a thousand packets take 60. And a packet must fit into one: 128 KiB hold any that segmentation offload
-//! makes (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out. If there is no memory for
+//! and large ones save wake-ups: each finds code and memory out of the caches, which costs up to 200 us on an idle
+//! virtual machine; the work on a thousand packets takes 60 us. And a packet must fit into a block: 128 KiB hold any that
+//! segmentation offload makes (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out. If there is no memory for
 //! the size asked for, half of it is tried, and so on ([`largest`]).
 
 use std::time::Duration;

@@ -179,8 +179,8 @@ impl Tap {
         self.second.1 >= self.geometry.block_count / 2
     }
 
-    /// Has the block that the kernel fills handed over at once. No packet may come to the ring any more, and statistics
-    /// were read since the last one.
+    /// Has the block that the kernel fills handed over at once. The caller has seen to it that no packet comes any more,
+    /// and has read the statistics after that.
     pub(super) fn end_ring(&mut self) {
         let open = self.in_flight().saturating_sub(self.waiting());
         self.ring.end(open);

@@ -104,8 +104,8 @@ pub enum AfXdpError {
     },
     /// The capture would cut off the host.
     #[error(
-        "it carries this host's default route, and without a filter AF_XDP would take all its packets from this host. Capture without xdp: (the \
-         host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
+        "it carries this host's default route, and without a whole filter in front AF_XDP could take all its packets from this host. Capture without \
+         xdp: (the host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
     )]
     CutsHost,
     /// The driver does not give XDP programs the time of a packet.

@@ -9,7 +9,7 @@
 //!
 //! Each ring has an entry for each chunk. So a queue survives a pause of its reader for as many packets as it has
 //! chunks, and the RX ring is never the first to be full. A packet takes a chunk however short it is: 64 MiB are 32,768
-//! packets, which is 16 ms at two million a second. A quarter of that, 4 ms, is less than a scheduler may give to others.
+//! packets, which is 16 ms at two million a second. With 16 MiB it was 4 ms, less than a scheduler may give to others.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const MEMORY_SHARE: u64 = 4;
 const CHUNKS_MIN: u64 = 64;
 const CHUNKS_MAX: u64 = 1 << 16;
 /// Packets a second that a queue receives at most where the adapter writes them to our memory, and where the kernel
-/// copies them. The kernel takes more than 500 ns for a packet that it drops in XDP on a veth, and 200 are safe.
+/// copies them: 200 ns a packet. On a veth the kernel takes more than 500 ns even for a packet that it drops in XDP.
 const RATE_MAX: u64 = 30_000_000;
 const RATE_COPIED_MAX: u64 = 5_000_000;
 /// Bits of the shortest frame on a wire, with preamble and gap.

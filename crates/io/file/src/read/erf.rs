@@ -331,3 +331,14 @@ fn lengths_fit(header: &Header, record: &[u8]) -> Option<bool> {
     let is_padded_to_8 = record.len() - start < usize::from(header.wire_len) + 8;
     Some(matches!(content, Content::Whole) || is_padded_to_8)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each kind of record has one or the other.
+    #[test]
+    fn the_field_of_a_kind_is_a_color_or_counts_losses() {
+        assert!((1..=24).all(|kind| is_colored(kind) != counts_losses(kind)));
+    }
+}

@@ -15,8 +15,8 @@ use tapline_packet::{Interface, Record};
 
 use super::{Parser, Window, pcap, pcapng};
 
-/// The bytes in which the start of a record is searched for. In pieces of longer packets there are few, so that little
-/// is gained.
+/// The bytes in which the start of a record is searched for. Where packets are longer, a piece has so few records that
+/// parsing ahead gains little.
 const SEARCH_LEN: usize = 4096;
 
 /// The records in a row that make a start likely.

@@ -19,7 +19,7 @@ use super::{FileSource, ReadMode};
 use crate::error::Error;
 use crate::read::{Parser, Scout, Stop, Window};
 
-/// Room for bytes that are left over from the piece before. More of them, of longer packets, cost a copy of the piece.
+/// Room for bytes left over from the piece before. If a longer packet leaves more, the piece is copied.
 const ROOM_BEFORE: usize = 16 << 10;
 
 /// A piece of a file.

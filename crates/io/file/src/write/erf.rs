@@ -112,7 +112,7 @@ fn add_check_sequence(buffer: &mut Vec<u8>, data: usize, frame: &Frame<'_>, inte
     FCS_LEN
 }
 
-/// The kind of record, and its field for a colour or for losses: those of a packet with a colour have no place.
+/// The kind of record, and its field, which holds a colour or counts losses: a record with a colour has no loss count.
 fn kind_and_counter(link_type: LinkType, first: Option<u8>, meta: &Meta) -> (u8, u16) {
     match (kind(link_type, first), meta.color) {
         (2, Some(color)) => (11, color),
@@ -149,4 +149,19 @@ fn time(timestamp: Timestamp) -> u64 {
 pub(super) fn record_len(records: &[u8]) -> Option<usize> {
     let len = u16::from_be_bytes(*records.get(10..)?.first_chunk()?);
     Some(usize::from(len).max(HEADER_LEN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_color_takes_the_place_of_losses() {
+        let of = |link_type, color| {
+            kind_and_counter(link_type, None, &Meta { color, drops_before: 70_000, ..Meta::default() })
+        };
+        assert_eq!([None, Some(7)].map(|color| of(LinkType::ETHERNET, color)), [(2, u16::MAX), (11, 7)]);
+        assert_eq!([None, Some(7)].map(|color| of(LinkType::C_HDLC, color)), [(1, u16::MAX), (10, 7)]);
+        assert_eq!(of(LinkType::IPV6, Some(7)), (23, u16::MAX), "no kind of these has a color");
+    }
 }

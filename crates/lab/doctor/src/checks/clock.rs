@@ -90,9 +90,9 @@ fn synchronised(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
-/// Clocks that are closer than this to UTC or TAI are meant to show it.
+/// A clock closer than this to UTC or TAI counts as showing it.
 const IN_STEP_NS: u64 = 10_000_000;
-/// Seconds that TAI has been ahead of UTC since 2017, for kernels that nothing has given them.
+/// Seconds by which TAI has been ahead of UTC since 2017, where the kernel does not know it.
 const TAI_OFFSET_S: i32 = 37;
 
 fn adapter_clock(interface: &Interface, facts: &Facts) -> Vec<Finding> {

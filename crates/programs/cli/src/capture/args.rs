@@ -308,7 +308,7 @@ impl CaptureArgs {
         !self.count && (self.print || !writes && !wants_result)
     }
 
-    /// Whether packets are counted, and wanted for nothing else: in any order.
+    /// Whether packets are only counted, so that their order does not matter.
     pub(super) fn only_counts(&self) -> bool {
         let has_limit = self.count_packets.is_some_and(|count| count > 0) || self.stop_after.is_some();
         let wants_packets = self.write.is_some() || self.fpl.fpl.is_some() || self.verify;

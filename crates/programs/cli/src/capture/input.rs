@@ -257,23 +257,25 @@ pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
     }
 }
 
+/// The longest time that packets wait for their block to fill.
 fn latency_ms(args: &CaptureArgs) -> u32 {
-    let is_watched = args.prints() || args.packet_buffered;
-    let to_store = args.write.as_deref().and_then(stored::directory).is_some();
-    match args.immediate_mode {
-        true => 1,
-        false if is_watched => LATENCY_INTERACTIVE_MS,
-        false if has_reader(args) || args.rotate_seconds.is_some() => LATENCY_RECORDING_MS,
-        // A clock that is read here gives packets the time when they are read.
-        false if stamp_mode(args) != StampMode::Kernel => LATENCY_RECORDING_MS,
-        // Packets of several interfaces go by their times: a busy one would wait for blocks of an idle one.
-        false if has_several_interfaces(args) || args.count_packets.is_some() => LATENCY_RECORDING_MS,
-        false if to_store => LATENCY_STORE_MS,
-        false => LATENCY_FILE_MS,
+    if args.immediate_mode {
+        return 1;
     }
+    if args.prints() || args.packet_buffered {
+        return LATENCY_INTERACTIVE_MS;
+    }
+    // A clock that is read here gives packets the time when they are read.
+    let has_late_clock = stamp_mode(args) != StampMode::Kernel;
+    let ends_by_itself = args.count_packets.is_some() || args.rotate_seconds.is_some();
+    if has_reader(args) || has_late_clock || ends_by_itself || has_several_interfaces(args) {
+        return LATENCY_RECORDING_MS;
+    }
+    let to_store = args.write.as_deref().and_then(stored::directory).is_some();
+    if to_store { LATENCY_STORE_MS } else { LATENCY_FILE_MS }
 }
 
-/// Whether more than one interface is named, or a pattern.
+/// Whether packets of several interfaces go by their times: those of a busy one would wait for blocks of an idle one.
 fn has_several_interfaces(args: &CaptureArgs) -> bool {
     let mut names = args.interface.iter().flat_map(|names| names.split(','));
     let is_pattern = |name: &str| name.trim() == "any" || name.contains(['*', '?', '[']);
@@ -308,4 +310,47 @@ pub(super) const READ_HERE: [StampMode; 3] = [StampMode::Tsc, StampMode::TscSync
 fn stamp_mode(args: &CaptureArgs) -> StampMode {
     let named = |mode: &StampMode| args.time_stamp_type.as_deref() == Some(mode.name());
     READ_HERE.into_iter().find(named).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    fn args(words: &[&str]) -> CaptureArgs {
+        let command = CaptureArgs::augment_args(clap::Command::new("capture"));
+        let matches = command.get_matches_from([&["capture"], words].concat());
+        CaptureArgs::from_arg_matches(&matches).expect("arguments")
+    }
+
+    /// Only what nobody looks at before the end waits for long.
+    #[test]
+    fn a_file_of_one_interface_is_patient() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("x.pcap");
+        let file = file.to_str().expect("text");
+        let latency = |more: &[&str]| latency_ms(&args(&[&["-w", file], more].concat()));
+        assert_eq!(latency(&["-i", "eth0"]), LATENCY_FILE_MS);
+        for more in [
+            &["-i", "eth0,eth1"][..],
+            &["-i", "eth0", "-i", "eth1"],
+            &["-i", "any"],
+            &["-i", "veth*"],
+            &["-i", "eth0", "-c", "1"],
+            &["-i", "eth0", "-G", "60"],
+            &["-i", "eth0", "-j", "tsc"],
+        ] {
+            assert_eq!(latency(more), LATENCY_RECORDING_MS, "{more:?}");
+        }
+        assert_eq!(latency(&["-i", "eth0", "--immediate-mode"]), 1);
+        assert_eq!(latency(&["-i", "eth0", "--print"]), LATENCY_INTERACTIVE_MS);
+        assert_eq!(latency_ms(&args(&["-i", "eth0", "-w", "-"])), LATENCY_RECORDING_MS);
+        assert_eq!(
+            latency_ms(&args(&["-i", "eth0", "-w", "/dev/null"])),
+            LATENCY_RECORDING_MS,
+            "no regular file"
+        );
+        assert_eq!(latency_ms(&args(&["-i", "eth0", "--count"])), LATENCY_FILE_MS);
+    }
 }

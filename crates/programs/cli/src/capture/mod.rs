@@ -214,7 +214,7 @@ fn chain(args: &CaptureArgs, worker: usize, names: Option<Names>, run: &Run) -> 
         Arc::new(move |interface: &Interface| program.engine(worker, interface)) as CompileFpl
     });
     Chain {
-        looks_for_tags: !filtering.in_words().contains("vlan"),
+        looks_for_tags: !tapline_stages::TagLook::is_known_to(&filtering.in_words()),
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         names,
         decide,

@@ -64,8 +64,8 @@ pub(crate) enum Pace {
 }
 
 impl Pace {
-    /// Packets per second from which the fastest back end is used, as several packets are due at once and AF_PACKET comes
-    /// to its limit (docs/sending.md).
+    /// Packets per second from which the fastest back end is used: several packets are due at once, and AF_PACKET cannot
+    /// send many more (docs/sending.md).
     const MANY: f64 = 250e3;
 
     /// Whether few packets are due at once, as far as is known.

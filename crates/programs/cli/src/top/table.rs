@@ -54,7 +54,7 @@ pub(super) fn text(report: &Report, width: usize) -> String {
 
 /// Text where nothing runs.
 pub(super) fn nothing() -> String {
-    "no running tapline process that you may read; start one with its pages: sudo tapline top -i eth0"
+    "no tapline process that you may read is running; to watch an interface: sudo tapline top -i eth0"
         .to_owned()
 }
 

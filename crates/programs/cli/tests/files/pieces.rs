@@ -22,6 +22,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     }
     let bytes = fs::read(&pcap).unwrap();
     fs::write(&cut, &bytes[..bytes.len() - 5]).unwrap();
+    for path in [&pcap, &pcapng, &cut] {
+        assert!(fs::metadata(path).unwrap().len() > 1 << 20, "{}: too short for pieces", path.display());
+    }
     vec![pcap, pcapng, packed, cut]
 }
 

@@ -2,7 +2,7 @@
 //! it.
 //!
 //! ```text
-//! weight(packet, reader) = mix(hash of the packet's flow ^ seed of the reader)        the greatest weight gets the packet
+//! weight(packet, reader) = scramble(hash of the packet's flow ^ seed of the reader)        the greatest weight gets the packet
 //! ```
 //!
 //! A capture whose packets go to the first reader (`match = "first"`) makes one choice more, among all its readers.

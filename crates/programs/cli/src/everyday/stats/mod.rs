@@ -218,9 +218,8 @@ impl StatsOutput {
             return;
         }
         for (column, amount) in self.columns.iter().zip(&self.series.totals[1..]) {
-            if amount.packets == 0 && !column.text.contains("vlan") {
-                let what = "no packet matched, and packets have VLAN tags; --any-vlan looks behind them";
-                self.notices.push(format!("`{}`: {what}", column.text));
+            if amount.packets == 0 && !TagLook::is_known_to(&column.text) {
+                self.notices.push(format!("`{}`: {}", column.text, TagLook::HINT));
             }
         }
     }

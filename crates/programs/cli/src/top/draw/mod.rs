@@ -109,7 +109,7 @@ fn head(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let room_left = room.columns.min(200).saturating_sub(right.len() + 2);
     let left = super::table::cut(&format!("tapline  {title}"), room_left);
     let head = format!("{left:<room_left$}  {right}");
-    // With page 0 all names have 84 columns.
+    // The full names take 84 columns where there is a page 0: a terminal of 80 gets a shorter one.
     let tabs = [Page::name, short_name].map(|name| tabs(state, name));
     let tabs = tabs.into_iter().find(|tabs| tabs.len() <= room.columns).unwrap_or_else(|| narrow_tabs(state));
     let mut lines = vec![Line::new(Look::Head, head), Line::plain(tabs.trim_end())];

@@ -53,12 +53,15 @@ fn a_weaker_part_in_front_leaves_the_rest_behind() {
             _ => tcp(n),
         })
         .collect();
-    let mut command = namespace.command("setpriv");
-    let without = "-perfmon,-sys_admin";
-    command.args(["--bounding-set", without, TAPLINE, "capture", "-i", "xdp:far0", "--json"]);
-    command.args(["-w", "/dev/null", "udp port 53"]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let live = Live::start_command(&namespace, 0, &mut command);
+    let weakened = || {
+        let mut command = namespace.command("setpriv");
+        let without = "-perfmon,-sys_admin";
+        command.args(["--bounding-set", without, TAPLINE, "capture", "-i", "xdp:far0", "--json"]);
+        command.args(["-w", "/dev/null", "udp port 53"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let live = Live::start_command(&namespace, 0, &mut weakened());
     send(&namespace, &frames, frames.len() as u64);
     let done = live.interrupt().succeeded();
     let account = done.account();
@@ -68,4 +71,7 @@ fn a_weaker_part_in_front_leaves_the_rest_behind() {
         (200, 100, 100)
     );
     assert_eq!(account.interface(FAR)["kernel_filtered"], 200);
+    // A part may take everything, so it is no reason to take the interface of the default route.
+    namespace.ip(&["route", "add", "default", "dev", FAR]).unwrap();
+    finish(&mut weakened()).failed_saying(&["carries this host's default route", "--xdp-force"]);
 }
