@@ -10,6 +10,7 @@ use tapline_sys::disk::PieceFile;
 use super::SearchAccount;
 use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, stretches};
 use crate::chunk::is_intact;
+use crate::recorder::WRITES_MAX;
 use crate::walk::{FoundChunk, Walk};
 
 /// Position in a recording that is followed.
@@ -18,8 +19,16 @@ pub(super) struct Tail {
     /// The segment that is followed; 0 for none yet.
     number: u64,
     open: Option<Arc<OpenSegment>>,
-    /// Where the last chunk ends that was whole.
+    /// Where the last chunk ends that was taken.
     end: u64,
+    /// Number of that chunk; 0 for none yet.
+    last: u64,
+}
+
+/// A chunk at the end of a recording that goes on.
+struct TailChunk {
+    found: FoundChunk,
+    is_whole: bool,
 }
 
 impl Tail {
@@ -69,16 +78,20 @@ impl Plan {
         let Some(segment) = &tail.open else { return Vec::new() };
         let walk = Walk::new(segment.file.file(), self.catalog.id, tail.number, self.catalog.segment_len);
         let Ok(walk) = walk else { return Vec::new() };
-        let (mut walk, mut places, mut bytes) = (walk.from(tail.end), Vec::new(), Vec::new());
-        while let Some(FoundChunk { offset, head }) = walk.next() {
-            bytes.resize(head.len as usize, 0);
-            let is_read = segment.file.file().read_exact_at(&mut bytes, offset).is_ok();
-            let is_whole = is_sealed || is_read && is_intact(&bytes, &head);
-            if !is_whole {
-                // It is being written.
+        let chunks = chunks(segment, walk.from(tail.end));
+        // A recorder has no more chunks than this on their way to the disk, and a later one may be there first.
+        let newest = chunks.iter().filter(|chunk| chunk.is_whole).map(|chunk| chunk.found.head.number).max();
+        let settled = newest.unwrap_or(0).saturating_sub(WRITES_MAX as u64);
+        let mut places = Vec::new();
+        for TailChunk { found: FoundChunk { offset, head }, is_whole } in chunks {
+            // A segment has its first chunk at its start, and numbers have no gaps.
+            let is_next = offset == 0 || head.number == tail.last + 1;
+            let is_settled = is_sealed || head.number <= settled;
+            if !(is_settled || is_whole && is_next) {
+                // It is being written, or one before it is.
                 break;
             }
-            tail.end = offset + u64::from(head.len);
+            (tail.end, tail.last) = (offset + u64::from(head.len), head.number);
             account.chunks += 1;
             match self.window.overlaps(head.first, head.last) {
                 true => places.push((ChunkSpan { offset, len: head.len }, head.first)),
@@ -96,4 +109,16 @@ impl Plan {
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
         Ok(OpenSegment { number, file, len, unfinished_from: u64::MAX })
     }
+}
+
+/// The chunks from a place on, whether they are whole or not.
+fn chunks(segment: &OpenSegment, mut walk: Walk<'_>) -> Vec<TailChunk> {
+    let mut bytes = Vec::new();
+    let chunk = |found: FoundChunk| {
+        bytes.resize(found.head.len as usize, 0);
+        let is_read = segment.file.file().read_exact_at(&mut bytes, found.offset).is_ok();
+        let is_whole = is_read && is_intact(&bytes, &found.head);
+        TailChunk { found, is_whole }
+    };
+    std::iter::from_fn(|| walk.next()).map(chunk).collect()
 }

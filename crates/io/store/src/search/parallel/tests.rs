@@ -1,10 +1,14 @@
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tapline_file::SectionReader;
 
 use super::*;
+use crate::chunk::is_intact;
+use crate::layout::{PAGE_LEN, filler};
 use crate::tests::{SETTINGS, at, ethernet, numbered, record};
+use crate::walk::{FoundChunk, Walk};
 use crate::{Catalog, Losses, Question, Recorder, RecorderSettings};
 
 const WAIT: Duration = Duration::from_secs(60);
@@ -219,4 +223,64 @@ fn a_recording_is_followed_over_segments() {
     }
     assert!(found == (0..7_000).collect::<Vec<_>>());
     assert!(search.account().segments > 1, "{:?}", search.account());
+}
+
+#[test]
+fn a_chunk_written_after_a_later_one_is_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut recorder = recorded(root, SETTINGS, 0..700);
+    // The end of a slot, and the start of the next one: two writes that are on their way together.
+    let packets: Vec<_> = (700..1_400).map(|number| numbered(number, 1_000)).collect();
+    record(&mut recorder, &packets, at(0));
+    recorder.tick(Losses::default(), &[], &ethernet(), at(2)).unwrap();
+    let catalog = Catalog::open(root).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(catalog.segment_path(1)).unwrap();
+    let chunks = || {
+        let mut walk = Walk::new(&file, catalog.id, 1, catalog.segment_len).unwrap();
+        std::iter::from_fn(|| walk.next()).collect::<Vec<_>>()
+    };
+    let is_whole = |chunk: &FoundChunk| {
+        let mut bytes = vec![0; chunk.head.len as usize];
+        file.read_exact_at(&mut bytes, chunk.offset).unwrap();
+        is_intact(&bytes, &chunk.head)
+    };
+    let begun = Instant::now();
+    while chunks().iter().filter(|chunk| is_whole(chunk)).map(|chunk| chunk.head.packets).sum::<u32>() < 1_400
+    {
+        assert!(begun.elapsed() < WAIT, "{:?}", chunks());
+        thread::sleep(Duration::from_millis(1));
+    }
+    let chunks = chunks();
+    let late = chunks.iter().rev().nth(1).unwrap();
+    assert!(late.offset % SLOT_LEN as u64 > 0 && chunks.len() > 2, "{chunks:?}");
+
+    // Before it was written, its place had the fillers that came with the first chunk of the slot.
+    let (start, len) = (late.offset, late.head.len as usize);
+    let mut written = vec![0; len];
+    file.read_exact_at(&mut written, start).unwrap();
+    let fillers: Vec<_> = std::iter::repeat_n(filler(PAGE_LEN), len / PAGE_LEN).flatten().collect();
+    file.write_all_at(&fillers, start).unwrap();
+    let mut followed = search(root, Window::ALL);
+    followed.follow();
+    let mut search = parallel(followed, 2);
+    search.resume();
+    let mut found = Vec::new();
+    let before =
+        1_400 - chunks[chunks.len() - 2..].iter().map(|chunk| chunk.head.packets as usize).sum::<usize>();
+    while found.len() < before {
+        match search.next(WAIT) {
+            Next::Found(more) => found.extend(more),
+            other => panic!("{other:?} after {} packets", found.len()),
+        }
+    }
+    assert_eq!((found.len(), search.next(4 * LOOK)), (before, Next::Idle));
+    file.write_all_at(&written, start).unwrap();
+    while found.len() < 1_400 {
+        match search.next(WAIT) {
+            Next::Found(more) => found.extend(more),
+            other => panic!("{other:?} after {} packets", found.len()),
+        }
+    }
+    assert!(found == (0..1_400).collect::<Vec<_>>());
 }
