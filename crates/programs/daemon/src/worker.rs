@@ -41,6 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::PacketFilter;
 use tapline_filter::Options;
 use tapline_packet::LinkType;
 use tapline_ring::{ReaderParts, SourceCounts};
@@ -142,12 +143,18 @@ struct Rounds {
 }
 
 impl Worker {
-    pub(crate) fn new(setting: Setting, source: Box<dyn Source>, line: ControlLine) -> Worker {
+    /// `filter` is for packets of the interfaces on which the source does not run it.
+    pub(crate) fn new(
+        setting: Setting,
+        source: Box<dyn Source>,
+        filter: Option<Arc<dyn PacketFilter>>,
+        line: ControlLine,
+    ) -> Worker {
         let dispatcher = Dispatcher {
             line,
             budgets: Budgets::new(setting.clock),
             readers: Readers::new(),
-            passed: Passed::new(),
+            passed: Passed::new(filter),
             kernel: KernelFilter::new(setting.counts_all),
             waiting: Waiting::default(),
             state: PauseState::Running { since: None },

@@ -342,3 +342,70 @@ fn a_pause_captures_nothing_and_is_counted() {
     assert_eq!(capture.account().unwanted, 5_000);
     capture.stop();
 }
+
+/// The source does not run the filter of the capture: readers of the past and of the present, with and without rights
+/// of their own, get only what it accepts.
+#[test]
+fn a_filter_that_the_source_does_not_run_holds() {
+    let wire = Arc::<Wire>::default();
+    wire.allow(5_000);
+    let source = NumberedSource::new(&wire, 1000);
+    let rule = CaptureRule {
+        name: "test".to_owned(),
+        buffer: 8,
+        filter: "link[0] & 63 = 0".to_owned(),
+        history: Some(String::new()),
+        ..CaptureRule::default()
+    };
+    let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
+    settle("packets", || capture.status(&FULL).0.packets == 5_000);
+    let snap_len = capture.options.snap_len;
+    let user = (Payer { uid: 7, time_ms: 1000 }, Arc::<Ledger>::default().allowance(7, u64::MAX));
+    let newest = StartPosition::Newest;
+    let kinds = [
+        (1, "", StartPosition::Oldest, None),
+        (2, "", newest, None),
+        (3, "", newest, Some(user.clone())),
+        (4, "link[0] & 64 = 0", newest, Some(user)),
+    ];
+    let mut readers = kinds.map(|(number, forced, start, payer)| {
+        let rights = Rights { filter: forced.to_owned(), snap_len };
+        let reader = NewReader {
+            number,
+            wish: capture.compile(&rights, "").expect("a filter"),
+            rights,
+            spec: ReaderSpec { policy: Policy::Lossless, entries: 1024 },
+            start,
+            max_latency: Duration::ZERO,
+            payer,
+            group: None,
+            precedence: None,
+        };
+        Reader::open(capture.attach(&reader).expect("a reader").remove(0)).expect("a reader")
+    });
+    wire.allow(10_000);
+    let last = 9_984;
+    for (index, reader) in readers.iter_mut().enumerate() {
+        let (first, step) = match index {
+            0 => (0, 64),
+            3 => (5_120, 128),
+            _ => (5_056, 64),
+        };
+        let found = read_until(reader, last, labels_of).into_iter().map(|(number, _)| number);
+        assert_eq!(found.collect::<Vec<_>>(), (first..=last).step_by(step).collect::<Vec<_>>(), "{index}");
+    }
+    drop(readers);
+    settle("counters", || capture.status(&FULL).0.packets == 10_000);
+    let totals = capture.stop();
+    assert_eq!((totals.packets, totals.unwanted), (10_000, 10_000 - 10_000_u64.div_ceil(64)));
+}
+
+/// A filter that cannot be compiled ends the start of a capture whose source does not run it.
+#[test]
+fn a_wrong_filter_of_a_capture_is_an_error() {
+    let source = NumberedSource::new(&Arc::default(), 1000);
+    let rule =
+        CaptureRule { name: "test".to_owned(), filter: "tcp prot 80".to_owned(), ..CaptureRule::default() };
+    let error = Capture::start(rule, vec![Box::new(source)]).err().expect("an error");
+    assert!(error.to_string().contains("capture \"test\": "), "{error}");
+}

@@ -1,9 +1,11 @@
 //! A batch on its way: the packets that each reader wants, and their way into its buffer.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use tapline_bpf::PacketFilter;
 use tapline_filterset::Matches;
-use tapline_packet::{Batch, Selection};
+use tapline_packet::{Batch, InterfaceId, Selection};
 use tapline_source::Source;
 use tapline_sys::{clock, usage};
 
@@ -23,10 +25,12 @@ pub(super) struct Passed {
     pub(super) paused: u64,
     matches: Matches,
     all: Selection,
+    /// Filter of the capture.
+    filter: Option<Arc<dyn PacketFilter>>,
 }
 
 impl Passed {
-    pub(super) fn new() -> Passed {
+    pub(super) fn new(filter: Option<Arc<dyn PacketFilter>>) -> Passed {
         Passed {
             packets: 0,
             bytes: 0,
@@ -34,16 +38,19 @@ impl Passed {
             paused: 0,
             matches: Matches::new(),
             all: Selection::none(),
+            filter,
         }
     }
 }
 
 impl Passed {
-    /// Selects the packets of a batch that are captured: all but those of a pause.
-    fn select(&mut self, batch: &Batch<'_>, state: PauseState) {
+    /// Selects the packets of a batch that are captured: all but those of a pause, and those that the capture's filter
+    /// refuses where the source has not run it.
+    fn select(&mut self, source: &dyn Source, state: PauseState) {
+        let batch = &source.batch();
         self.all.select_all(batch.len());
         match state {
-            PauseState::Running { since: None } => return,
+            PauseState::Running { since: None } => {}
             PauseState::Paused => self.all.truncate(0),
             PauseState::Running { since: Some(since) } => {
                 let records = batch.records();
@@ -51,6 +58,15 @@ impl Passed {
             }
         }
         self.paused += (batch.len() - self.all.len()) as u64;
+        let is_filtered = |index: usize| source.is_filtered(InterfaceId(index as u32));
+        if let Some(filter) = &self.filter
+            && !(0..source.interfaces().len()).all(is_filtered)
+        {
+            self.all.retain(|index| {
+                let packet = batch.packet(index);
+                source.is_filtered(packet.meta.interface) || filter.accepts(packet)
+            });
+        }
     }
 }
 
@@ -58,7 +74,7 @@ impl Dispatcher {
     /// Passes a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
-        self.passed.select(batch, self.state);
+        self.passed.select(source, self.state);
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let Readers { groups, list, .. } = &mut self.readers;
