@@ -40,6 +40,15 @@ pub fn processors() -> Vec<(u64, u64)> {
     text.lines().filter_map(times).collect()
 }
 
+/// Time that all processors together spent in programs, without the kernel's part, in units of /proc/stat; `None` if it
+/// cannot be read.
+pub fn user_time() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    let mut words = text.lines().next()?.split_whitespace().skip(1);
+    let [user, nice] = [words.next()?.parse::<u64>().ok()?, words.next()?.parse::<u64>().ok()?];
+    Some(user + nice)
+}
+
 /// Threads of the kernel whose names begin so, in ascending order.
 pub fn kernel_threads(prefix: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();

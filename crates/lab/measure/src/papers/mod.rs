@@ -28,14 +28,17 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+use tapline_sys::usage::{self, CpuTime};
 
 use list::SECTIONS;
 use rig::Rig;
 use section::{Section, SectionResult};
+
+use crate::scheduled;
 
 /// Sections to measure, and the report's place.
 pub(crate) struct PapersOrder<'a> {
@@ -173,8 +176,9 @@ fn with(report: &Report, finished: &[SectionResult]) -> Report {
 
 fn measure(section: &Section, rig: &mut Rig<'_>, is_over: &dyn Fn() -> bool) -> Option<SectionResult> {
     rig.show("");
-    let start = Instant::now();
+    let (start, work) = (Instant::now(), OtherWork::begin());
     let found = (section.measure)(rig);
+    let others = work.and_then(OtherWork::share);
     rig.show("");
     let findings = match found {
         Err(_) if is_over() => return None,
@@ -183,7 +187,34 @@ fn measure(section: &Section, rig: &mut Rig<'_>, is_over: &dyn Fn() -> bool) -> 
         }
         Ok(findings) => findings,
     };
-    Some(SectionResult::new(section, findings, start.elapsed().as_secs_f64()))
+    let result = SectionResult::new(section, findings, start.elapsed().as_secs_f64());
+    Some(SectionResult { others, ..result })
+}
+
+/// Work of programs that this one did not start, while a section was measured. Time in the kernel does not count: the
+/// kernel receives our packets in the time of any program.
+struct OtherWork {
+    start: Instant,
+    /// Time of all programs.
+    all: Duration,
+    /// Time of this one and those that it started and that have ended.
+    own: Duration,
+}
+
+impl OtherWork {
+    fn begin() -> Option<OtherWork> {
+        let all = scheduled::user_time()? as f64 / usage::clock_units_per_second() as f64;
+        let own = CpuTime::of_process().user + CpuTime::of_children().user;
+        Some(OtherWork { start: Instant::now(), all: Duration::from_secs_f64(all), own })
+    }
+
+    /// Share of all processors since then.
+    fn share(self) -> Option<f64> {
+        let now = OtherWork::begin()?;
+        let processors = std::thread::available_parallelism().ok()?.get();
+        let others = now.all.saturating_sub(self.all).saturating_sub(now.own.saturating_sub(self.own));
+        Some(others.as_secs_f64() / (now.start - self.start).as_secs_f64() / processors as f64)
+    }
 }
 
 fn wanted(names: &[String]) -> Result<Vec<&'static Section>> {

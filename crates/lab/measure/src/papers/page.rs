@@ -87,6 +87,9 @@ fn section(page: &mut String, result: &SectionResult) -> Result<()> {
     }
     table(page, &result.figures);
     let _ = writeln!(page, "<p>{}</p>", escape(&result.change));
+    if let Some(text) = result.others_remark() {
+        let _ = writeln!(page, "<p class=\"bad\">Note: {}.</p>", escape(&text));
+    }
     for text in &result.left_out {
         let _ = writeln!(page, "<p class=\"source\">Left out: {}.</p>", escape(text));
     }

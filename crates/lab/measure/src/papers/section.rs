@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::rig::Rig;
 use crate::spread::{Spread, number};
 
+/// The share of the processors from which on other programs are mentioned.
+const OTHERS_MIN: f64 = 0.05;
+
 /// A table or figure of a document and how we measure it.
 pub(super) struct Section {
     /// Name on the command line.
@@ -150,6 +153,9 @@ pub(super) struct SectionResult {
     pub(super) faults: Vec<String>,
     /// Time that it took.
     pub(super) seconds: f64,
+    /// The least share of all processors that other programs had meanwhile; `None` if unknown.
+    #[serde(default)]
+    pub(super) others: Option<f64>,
 }
 
 impl SectionResult {
@@ -166,7 +172,18 @@ impl SectionResult {
             left_out: findings.left_out,
             faults: findings.faults,
             seconds,
+            others: None,
         }
+    }
+
+    /// A remark about other programs that ran meanwhile, if they had an effect.
+    pub(super) fn others_remark(&self) -> Option<String> {
+        let share = self.others.filter(|share| *share >= OTHERS_MIN)?;
+        Some(format!(
+            "other programs had at least {:.0} % of the processors meanwhile: rates, shares and costs of live traffic are \
+             those of a machine that is loaded like that",
+            100.0 * share
+        ))
     }
 
     /// Whether there is a result that `--resume` can keep.
@@ -198,6 +215,16 @@ mod tests {
         assert_eq!(figure(12_311.0, 1.0, 13_000.0).verdict, Verdict::NotPlausible);
         assert_eq!(figure(f64::NAN, 0.0, 0.0).verdict, Verdict::NotPlausible);
         assert_eq!(Figure::new("", "", "", None, [0.0, 1.0]).shown(), "not measured");
+    }
+
+    #[test]
+    fn other_programs_are_mentioned_when_they_count() {
+        let section = &super::super::list::SECTIONS[0];
+        let mut result = SectionResult::new(section, Findings::default(), 1.0);
+        for (others, is_mentioned) in [(None, false), (Some(0.04), false), (Some(0.484), true)] {
+            result.others = others;
+            assert_eq!(result.others_remark().is_some_and(|text| text.contains(" 48 %")), is_mentioned);
+        }
     }
 
     #[test]

@@ -43,6 +43,7 @@ pub(super) fn section(out: &mut impl Write, result: &SectionResult) -> io::Resul
         writeln!(out, "  {label:width$} {theirs:>12} {ours:>14}  {interval:<24} {unit}")?;
     }
     writeln!(out, "  {}", result.change)?;
+    result.others_remark().iter().try_for_each(|text| writeln!(out, "  {text}"))?;
     result.left_out.iter().try_for_each(|text| writeln!(out, "  left out: {text}"))?;
     result.faults.iter().try_for_each(|text| writeln!(out, "  fault: {text}"))
 }
