@@ -344,7 +344,7 @@ fn a_pause_captures_nothing_and_is_counted() {
 }
 
 /// The source does not run the filter of the capture: readers of the past and of the present, with and without rights
-/// of their own, get only what it accepts.
+/// of their own, get accepted packets only.
 #[test]
 fn a_filter_that_the_source_does_not_run_holds() {
     let wire = Arc::<Wire>::default();
