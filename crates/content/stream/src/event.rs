@@ -117,7 +117,7 @@ pub enum Event<'a> {
 
 /// The fate of a packet that was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum PacketFate {
     /// No TCP: a packet without a whole TCP header, or a fragment.
     NotTcp,
     /// Handed on, as an event.

@@ -46,5 +46,5 @@ mod segment;
 mod tests;
 
 pub use account::{Account, GapCause, Refusal};
-pub use event::{EndCause, Event, Limits, Piece, Stream, Taken};
+pub use event::{EndCause, Event, Limits, PacketFate, Piece, Stream};
 pub use reassembler::Reassembler;

@@ -8,7 +8,7 @@ use tapline_packet::{Meta, Packet};
 
 use crate::account::{Account, GapCause, Refusal};
 use crate::direction::{Direction, WaitingSegment};
-use crate::event::{EndCause, Event, Limits, Piece, Stream, Taken};
+use crate::event::{EndCause, Event, Limits, PacketFate, Piece, Stream};
 use crate::segment::Segment;
 
 /// A reset with a number further ahead than this is none of the connection's.
@@ -95,8 +95,8 @@ impl Reassembler {
     }
 
     /// Takes the next packet, and reports the resulting events.
-    pub fn push(&mut self, headers: &Headers, packet: Packet<'_>, sink: Sink<'_>) -> Taken {
-        let Some(segment) = Segment::of(headers, packet) else { return Taken::NotTcp };
+    pub fn push(&mut self, headers: &Headers, packet: Packet<'_>, sink: Sink<'_>) -> PacketFate {
+        let Some(segment) = Segment::of(headers, packet) else { return PacketFate::NotTcp };
         self.now = self.now.max(packet.meta.timestamp.as_nanos());
         self.end_idle(sink);
         let (at, way) = self.connection_of(&segment, sink);
@@ -282,9 +282,9 @@ impl Reassembler {
         segment: &Segment,
         packet: Packet<'_>,
         sink: Sink<'_>,
-    ) -> Taken {
+    ) -> PacketFate {
         self.account.received += segment.len();
-        let Some(connection) = &mut self.places[at] else { return Taken::Refused };
+        let Some(connection) = &mut self.places[at] else { return PacketFate::Refused };
         let direction = &mut connection.directions[way];
         let has_more = segment.len() > 0 || segment.missing > 0 || segment.is_fin;
         if segment.is_syn {
@@ -301,7 +301,7 @@ impl Reassembler {
         }
         if !has_more {
             self.pass_plain(at, way, segment, packet, sink);
-            return Taken::Passed;
+            return PacketFate::Passed;
         }
         self.take_span(at, way, segment, packet, sink)
     }
@@ -314,12 +314,12 @@ impl Reassembler {
         segment: &Segment,
         packet: Packet<'_>,
         sink: Sink<'_>,
-    ) -> Taken {
-        let Some(direction) = self.direction(at, way) else { return Taken::Refused };
+    ) -> PacketFate {
+        let Some(direction) = self.direction(at, way) else { return PacketFate::Refused };
         let (position, is_over) = (direction.position, direction.is_over);
         let Some(offset) = direction.offset(segment.sequence) else {
             self.account.give_up(Refusal::OutOfWindow, segment.len());
-            return Taken::Refused;
+            return PacketFate::Refused;
         };
         let len = segment.len();
         let span = len + u64::from(segment.missing);
@@ -334,9 +334,9 @@ impl Reassembler {
             let old = position.saturating_sub(start).min(len - early);
             self.account.duplicate += old;
             self.account.give_up(Refusal::AfterEnd, len - early - old);
-            return Taken::Refused;
+            return PacketFate::Refused;
         }
-        let Some(direction) = self.direction(at, way) else { return Taken::Refused };
+        let Some(direction) = self.direction(at, way) else { return PacketFate::Refused };
         // A receiver takes no end from before its next byte, and of several the first that it comes to.
         if segment.is_fin && !is_over && end >= position {
             direction.fin = Some(direction.fin.map_or(end, |fin| fin.min(end)));
@@ -345,7 +345,7 @@ impl Reassembler {
         let is_known = end <= position || direction.holds(start, end);
         if is_known && !adds_fin {
             self.account.duplicate += len - early;
-            return Taken::Refused;
+            return PacketFate::Refused;
         }
         let held = WaitingSegment {
             data: Box::default(),
@@ -359,11 +359,11 @@ impl Reassembler {
         if start > position {
             self.hold(at, way, start, WaitingSegment { data: packet.data.into(), ..held });
             self.bound_memory(at, way, sink);
-            return Taken::Held;
+            return PacketFate::Held;
         }
         self.deliver(at, way, start, &held, packet, true, sink);
         self.deliver_due(at, way, sink);
-        Taken::Passed
+        PacketFate::Passed
     }
 
     fn hold(&mut self, at: usize, way: usize, start: u64, held: WaitingSegment) {
@@ -512,9 +512,9 @@ impl Reassembler {
         segment: &Segment,
         packet: Packet<'_>,
         sink: Sink<'_>,
-    ) -> Taken {
+    ) -> PacketFate {
         self.account.give_up(Refusal::AfterEnd, segment.len());
-        let Some(direction) = self.direction(at, way) else { return Taken::Refused };
+        let Some(direction) = self.direction(at, way) else { return PacketFate::Refused };
         let position = direction.position as i64;
         let is_near = match direction.has_begun() {
             true => direction
@@ -530,7 +530,7 @@ impl Reassembler {
             }
         }
         self.pass_plain(at, way, segment, packet, sink);
-        Taken::Passed
+        PacketFate::Passed
     }
 }
 

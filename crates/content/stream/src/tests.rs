@@ -7,7 +7,7 @@ use tapline_packet::{LinkType, Meta, Packet, Timestamp};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp};
 use tapline_testkit::random::Random;
 
-use crate::{EndCause, Event, GapCause, Limits, Reassembler, Refusal, Stream, Taken};
+use crate::{EndCause, Event, GapCause, Limits, PacketFate, Reassembler, Refusal, Stream};
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -71,7 +71,7 @@ impl Bench {
         Bench { reassembler: Reassembler::new(limits), found: Reassembly::default(), now_ms: 0 }
     }
 
-    fn push(&mut self, frame: &[u8], cut: usize) -> Taken {
+    fn push(&mut self, frame: &[u8], cut: usize) -> PacketFate {
         let timestamp = Timestamp::from_nanos(self.now_ms * 1_000_000);
         let meta = Meta { timestamp, wire_len: frame.len() as u32, ..Meta::default() };
         let packet = Packet { data: &frame[..frame.len() - cut], meta: &meta };
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     /// A segment from the client of connection `port`.
-    fn sent(&mut self, port: u16, sequence: u32, flags: u8, payload: &[u8]) -> Taken {
+    fn sent(&mut self, port: u16, sequence: u32, flags: u8, payload: &[u8]) -> PacketFate {
         self.push(&frame(port, true, (sequence, 0), flags, payload), 0)
     }
 
@@ -214,7 +214,7 @@ fn gaps_that_the_receiver_filled_end_after_a_while() {
     bench.sent(1024, 109, ACK, b"jkl");
     assert_eq!(bench.found.text(0), "abc---ghijklmno");
     // Late, it is a duplicate.
-    assert_eq!(bench.sent(1024, 103, ACK, b"def"), Taken::Refused);
+    assert_eq!(bench.sent(1024, 103, ACK, b"def"), PacketFate::Refused);
     assert_eq!(bench.reassembler.account().duplicate, 3);
 }
 
@@ -254,8 +254,8 @@ fn the_longest_holder_gives_up_first() {
 fn a_capture_may_begin_midway() {
     let mut bench = Bench::new(Limits::default());
     bench.sent(1024, 500, ACK, b"mid");
-    assert_eq!(bench.sent(1024, 490, ACK, b"0123456789mi"), Taken::Refused);
-    assert_eq!(bench.sent(1024, 498, ACK, b"xxmidway"), Taken::Passed);
+    assert_eq!(bench.sent(1024, 490, ACK, b"0123456789mi"), PacketFate::Refused);
+    assert_eq!(bench.sent(1024, 498, ACK, b"xxmidway"), PacketFate::Passed);
     assert_eq!(bench.found.text(0), "midway");
     assert!(!bench.found.streams[0].0.has_syn);
     let account = bench.reassembler.account();
@@ -293,7 +293,7 @@ fn a_fin_with_a_wrong_number_hides_nothing() {
     let mut bench = Bench::new(Limits::default());
     bench.sent(1024, 99, SYN, b"");
     bench.sent(1024, 100, ACK, b"abc");
-    assert_eq!(bench.sent(1024, 100, FIN | ACK, b"a"), Taken::Refused);
+    assert_eq!(bench.sent(1024, 100, FIN | ACK, b"a"), PacketFate::Refused);
     bench.sent(1024, 5_000, FIN | ACK, b"");
     bench.sent(1024, 103, ACK, b"def");
     assert_eq!((bench.found.text(0), bench.found.ends()), ("abcdef".to_owned(), vec![None]));
@@ -317,7 +317,7 @@ fn connections_end_in_each_of_their_ways() {
     bench.sent(1, 5, RST, b"");
     assert_eq!(bench.found.ends(), [Some(EndCause::Reset)]);
     assert_eq!(bench.found.text(0), "reset-----later");
-    assert_eq!(bench.sent(1, 15, ACK, b"dead"), Taken::Refused, "after the end");
+    assert_eq!(bench.sent(1, 15, ACK, b"dead"), PacketFate::Refused, "after the end");
     // The same ports again: SYN with another number.
     bench.sent(1, 5_000, SYN, b"");
     bench.sent(1, 5_001, ACK, b"again");
@@ -333,7 +333,7 @@ fn connections_end_in_each_of_their_ways() {
     bench.sent(2, 4, FIN | ACK, b"");
     assert_eq!(bench.found.ends()[3..], [Some(EndCause::Finished), Some(EndCause::Idle)]);
     // What is sent again after FIN begins no other stream.
-    assert_eq!(bench.sent(2, 3, ACK, b"!"), Taken::Refused);
+    assert_eq!(bench.sent(2, 3, ACK, b"!"), PacketFate::Refused);
     bench.finish();
     assert_eq!(bench.found.streams.len(), 5);
 }

@@ -378,7 +378,7 @@ impl<'t> Parser<'t> {
     }
 
     fn actions(&self, rest: Words<'t>) -> Result<Actions, Error> {
-        let mut given = Given::default();
+        let mut given = ActionList::default();
         let mut left = rest;
         loop {
             let action = left.until(",");
@@ -390,7 +390,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    fn action(&self, mut words: Words<'t>, given: &mut Given) -> Result<(), Error> {
+    fn action(&self, mut words: Words<'t>, given: &mut ActionList) -> Result<(), Error> {
         let (word, span) = words.word();
         match word {
             "pass" => given.outputs = given.outputs.and(Outputs::PASS),
@@ -439,7 +439,7 @@ impl<'t> Parser<'t> {
 
 /// Actions as they were written.
 #[derive(Default)]
-struct Given {
+struct ActionList {
     outputs: Outputs,
     sample: Option<Share>,
     is_drop: bool,
@@ -450,9 +450,9 @@ struct Given {
     idle_s: u32,
 }
 
-impl Given {
+impl ActionList {
     fn actions(self, span: Span) -> Result<Actions, Error> {
-        let Given { mut outputs, sample, is_drop, is_count, goes_on, stops, learns, idle_s } = self;
+        let ActionList { mut outputs, sample, is_drop, is_count, goes_on, stops, learns, idle_s } = self;
         let fault = |message: &str, hint: &str| Err(Error::at(span, message).hint(hint));
         if is_drop && (!outputs.is_empty() || sample.is_some() || goes_on) {
             return fault("a packet that is dropped goes nowhere", "drop alone, or with count");

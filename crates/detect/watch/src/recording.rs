@@ -25,35 +25,35 @@ const RECORDINGS_MAX: usize = 16;
 
 /// The packets that a recording takes.
 #[derive(Clone, Copy, Debug)]
-enum Wanted {
+enum RecordingScope {
     All,
     Host(Option<IpAddr>),
     Pair(Option<IpAddr>, Option<IpAddr>),
     Flow(Subject),
 }
 
-impl Wanted {
-    fn of(only: RecordedPackets, subject: Option<&Subject>) -> Wanted {
+impl RecordingScope {
+    fn of(only: RecordedPackets, subject: Option<&Subject>) -> RecordingScope {
         match (only, subject) {
-            (RecordedPackets::All, _) | (_, None) => Wanted::All,
-            (RecordedPackets::Src, Some(subject)) => Wanted::Host(subject.src),
-            (RecordedPackets::Dst, Some(subject)) => Wanted::Host(subject.dst),
-            (RecordedPackets::Pair, Some(subject)) => Wanted::Pair(subject.src, subject.dst),
-            (RecordedPackets::Flow, Some(subject)) => Wanted::Flow(*subject),
+            (RecordedPackets::All, _) | (_, None) => RecordingScope::All,
+            (RecordedPackets::Src, Some(subject)) => RecordingScope::Host(subject.src),
+            (RecordedPackets::Dst, Some(subject)) => RecordingScope::Host(subject.dst),
+            (RecordedPackets::Pair, Some(subject)) => RecordingScope::Pair(subject.src, subject.dst),
+            (RecordedPackets::Flow, Some(subject)) => RecordingScope::Flow(*subject),
         }
     }
 
     fn takes(&self, link_type: LinkType, packet: Packet<'_>) -> bool {
-        if matches!(self, Wanted::All) {
+        if matches!(self, RecordingScope::All) {
             return true;
         }
         let of = Subject::of_packet(&Headers::parse(link_type, packet), packet);
         let is_between = |one, other| (of.src, of.dst) == (one, other) || (of.src, of.dst) == (other, one);
         match self {
-            Wanted::All => true,
-            Wanted::Host(host) => host.is_some() && (of.src == *host || of.dst == *host),
-            Wanted::Pair(one, other) => one.is_some() && is_between(*one, *other),
-            Wanted::Flow(flow) => {
+            RecordingScope::All => true,
+            RecordingScope::Host(host) => host.is_some() && (of.src == *host || of.dst == *host),
+            RecordingScope::Pair(one, other) => one.is_some() && is_between(*one, *other),
+            RecordingScope::Flow(flow) => {
                 let ports = [(of.src, of.src_port), (of.dst, of.dst_port)];
                 let (one, other) = ((flow.src, flow.src_port), (flow.dst, flow.dst_port));
                 flow.protocol == of.protocol && (ports == [one, other] || ports == [other, one])
@@ -66,7 +66,7 @@ struct Recording {
     /// The number of the rule, and the key of its event.
     owner: (usize, Key),
     rule: String,
-    wanted: Wanted,
+    wanted: RecordingScope,
     until_ns: i64,
     /// Bytes that may still be written.
     room: u64,
@@ -187,7 +187,7 @@ impl Recordings {
         let writer =
             created.map_err(|fault| self.faults.add(request.rule, Failure::new("begin", fault))).ok();
         let file = writer.as_ref().map(|_| path.display().to_string());
-        let (wanted, rule) = (Wanted::of(settings.only, request.subject), request.rule.to_owned());
+        let (wanted, rule) = (RecordingScope::of(settings.only, request.subject), request.rule.to_owned());
         let mut recording =
             Recording { owner, rule, wanted, until_ns, room: settings.size, file: file.clone(), writer };
         let since_ns = time_ns.saturating_sub(settings.before_ns.min(i64::MAX as u64) as i64);

@@ -12,7 +12,7 @@ use tapline_packet::Timestamp;
 use crate::account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
 use crate::bytes::Bytes;
 use crate::draft::{CopyPlans, Draft, MessageTime, WINDOW};
-use crate::flow_sink::{Destination, FlowSink, Sums};
+use crate::flow_sink::{RecordOutput, RecordSink, Sums};
 use crate::sampling::SharedRates;
 use crate::sets::{self, Set};
 use crate::sources::{HeldSet, Source, SourceKey, Sources};
@@ -118,7 +118,7 @@ impl Collector {
         datagram: &[u8],
         flows: &mut Vec<Flow>,
     ) -> Result<(), DatagramFault> {
-        self.read_to(Arrival { from, received }, datagram, Destination::Flows(flows))
+        self.read_to(Arrival { from, received }, datagram, RecordOutput::Flows(flows))
     }
 
     /// As [`read`](Self::read), but adds the records that an exporter of this layout makes of the flows. Common templates
@@ -134,14 +134,14 @@ impl Collector {
         layout: &Arc<RecordLayout>,
         records: &mut RecordBatch,
     ) -> Result<(), DatagramFault> {
-        self.read_to(Arrival { from, received }, datagram, Destination::Records(layout, records))
+        self.read_to(Arrival { from, received }, datagram, RecordOutput::Records(layout, records))
     }
 
     fn read_to(
         &mut self,
         arrival: Arrival,
         datagram: &[u8],
-        to: Destination<'_>,
+        to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let read = self.read_datagram(arrival, datagram, to);
         match read {
@@ -213,7 +213,7 @@ impl Collector {
         &mut self,
         arrival: Arrival,
         datagram: &[u8],
-        to: Destination<'_>,
+        to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let mut bytes = Bytes(datagram);
         let version = bytes.u16().ok_or(DatagramFault::NotExport)?;
@@ -234,13 +234,13 @@ impl Collector {
         arrival: Arrival,
         protocol: Protocol,
         mut bytes: Bytes<'_>,
-        to: Destination<'_>,
+        to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
         let key = arrival.key(protocol, header.engine.into());
         let Arrival { from, received } = arrival;
-        let mut sink = FlowSink { time: header.time, scales: settings.scales, sums, to };
+        let mut sink = RecordSink { time: header.time, scales: settings.scales, sums, to };
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
             source.account.sampling = (header.interval > 0).then_some(header.interval);
@@ -262,7 +262,7 @@ impl Collector {
         &mut self,
         arrival: Arrival,
         mut bytes: Bytes<'_>,
-        to: Destination<'_>,
+        to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
         let Collector { settings, sources, sums, .. } = self;
@@ -270,7 +270,7 @@ impl Collector {
         let key = SourceKey { exporter: header.agent, port: 0, protocol, domain: header.sub_agent };
         let Arrival { from, received } = arrival;
         let time = MessageTime { export_ns: received.as_nanos(), uptime: None };
-        let mut sink = FlowSink { time, scales: settings.scales, sums, to };
+        let mut sink = RecordSink { time, scales: settings.scales, sums, to };
         sources.with(key, from.ip(), received, |source, _| {
             source.account.datagrams += 1;
             source.note_sequence(header.sequence, Some(1), received);
@@ -297,14 +297,14 @@ impl Collector {
         protocol: Protocol,
         header: Option<sets::Header>,
         mut bytes: Bytes<'_>,
-        to: Destination<'_>,
+        to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = header.ok_or(DatagramFault::Short)?;
         let Arrival { from, received } = arrival;
         let key = arrival.key(protocol, header.domain);
         self.adopt(key);
         let Collector { settings, sources, file, sums, padded, copies, .. } = self;
-        let sink = FlowSink { time: header.time, scales: settings.scales, sums, to };
+        let sink = RecordSink { time: header.time, scales: settings.scales, sums, to };
         let mut keeping = Keeping::Kept;
         sources.with(key, from.ip(), received, |source, shared| {
             source.account.datagrams += 1;
@@ -403,7 +403,7 @@ struct SetReader<'r> {
     records: Option<u32>,
     padded: &'r mut Vec<u8>,
     copies: &'r mut CopyPlans,
-    sink: FlowSink<'r>,
+    sink: RecordSink<'r>,
 }
 
 impl SetReader<'_> {

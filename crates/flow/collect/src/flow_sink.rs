@@ -47,17 +47,17 @@ impl Sums {
 }
 
 /// Flows as they are, or as records of an exporter.
-pub(crate) enum Destination<'f> {
+pub(crate) enum RecordOutput<'f> {
     Flows(&'f mut Vec<Flow>),
     Records(&'f Arc<RecordLayout>, &'f mut RecordBatch),
 }
 
 /// The destination of the flows of a message.
-pub(crate) struct FlowSink<'f> {
+pub(crate) struct RecordSink<'f> {
     pub(crate) time: MessageTime,
     pub(crate) scales: bool,
     pub(crate) sums: &'f mut Sums,
-    pub(crate) to: Destination<'f>,
+    pub(crate) to: RecordOutput<'f>,
 }
 
 /// The time of a flow, and whether it is that of its message because its own cannot be right.
@@ -68,7 +68,7 @@ struct FlowTime {
     is_of_message: bool,
 }
 
-impl FlowSink<'_> {
+impl RecordSink<'_> {
     /// Makes a flow of a record, and counts it.
     #[inline]
     pub(crate) fn add(&mut self, draft: &Draft, account: &mut SourceAccount, sampling: Option<u32>) {
@@ -90,8 +90,8 @@ impl FlowSink<'_> {
         self.sums.answered += flow.answered_packets();
         account.unscaled += u64::from(self.scales && sampling.is_none());
         match &mut self.to {
-            Destination::Flows(flows) => flows.push(flow),
-            Destination::Records(layout, records) => {
+            RecordOutput::Flows(flows) => flows.push(flow),
+            RecordOutput::Records(layout, records) => {
                 records.add_flow(layout, &flow);
                 self.sums.recycle(std::iter::once(flow));
             }
@@ -101,8 +101,8 @@ impl FlowSink<'_> {
     /// The layout of records to which fields may be copied; `None` if each needs a flow.
     pub(crate) fn layout(&self) -> Option<&Arc<RecordLayout>> {
         match &self.to {
-            Destination::Records(layout, _) if !self.scales => Some(layout),
-            Destination::Records(..) | Destination::Flows(_) => None,
+            RecordOutput::Records(layout, _) if !self.scales => Some(layout),
+            RecordOutput::Records(..) | RecordOutput::Flows(_) => None,
         }
     }
 
@@ -124,7 +124,7 @@ impl FlowSink<'_> {
         let Some(is_beyond) = self.count(account, packets, bytes, time) else { return };
         let answered = if is_beyond { packets.min(1) } else { packets };
         self.sums.answered += answered;
-        if let Destination::Records(_, records) = &mut self.to {
+        if let RecordOutput::Records(_, records) = &mut self.to {
             let is_v6 = plan.is_v6();
             let octets = plan.copy(record, (time.first, time.last), sampling, account.exporter);
             records.add_record(is_v6, octets, answered);

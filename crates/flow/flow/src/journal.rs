@@ -53,7 +53,7 @@ mod what {
 pub struct Journal {
     entries: Vec<u64>,
     begun: Vec<FlowBegin>,
-    said: Vec<Said>,
+    said: Vec<PayloadFacts>,
     named: Vec<NamedAddresses>,
 }
 
@@ -82,7 +82,7 @@ pub struct FlowBegin {
 
 /// Facts that the payload of a flow has shown so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct PayloadFacts {
     /// The application, if the meter collects it and it is known.
     pub application: Option<Application>,
     /// The name that the client asked for in TLS, HTTP or DNS, if the meter collects names and it is known; escaped as in
@@ -125,7 +125,7 @@ pub enum JournalEntry<'j> {
         /// The flow's slot.
         slot: u32,
         /// The present facts.
-        said: &'j Said,
+        said: &'j PayloadFacts,
     },
     /// A flow has shown the addresses of a name.
     Named {
@@ -200,7 +200,7 @@ impl Journal {
     }
 
     /// Writes the facts from the payload of a flow.
-    pub fn said(&mut self, slot: u32, said: Said) {
+    pub fn said(&mut self, slot: u32, said: PayloadFacts) {
         self.other(slot, what::SAID, 0);
         self.said.push(said);
     }
@@ -278,7 +278,7 @@ mod tests {
             began: Timestamp::from_nanos(7),
             application: Some("tls"),
         };
-        let said = Said { application: None, name: Some("example".into()) };
+        let said = PayloadFacts { application: None, name: Some("example".into()) };
         let named = NamedAddresses { name: "a.example".into(), addresses: vec![Ipv4Addr::LOCALHOST.into()] };
         let slot = SLOTS_MAX as u32;
         let mut journal = Journal::default();
@@ -320,7 +320,8 @@ mod tests {
         }
         assert!(journal.is_full());
         journal.clear();
-        (0..SAID_MAX as u32).for_each(|slot| journal.said(slot, Said { application: None, name: None }));
+        (0..SAID_MAX as u32)
+            .for_each(|slot| journal.said(slot, PayloadFacts { application: None, name: None }));
         assert!(journal.is_full());
     }
 }

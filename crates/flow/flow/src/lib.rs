@@ -40,7 +40,7 @@ pub use details::{
 };
 pub use error::Error;
 pub use flow::{EndReason, Endpoint, Flow, FlowContext};
-pub use journal::{FlowBegin, Journal, JournalEntry, NamedAddresses, Said};
+pub use journal::{FlowBegin, Journal, JournalEntry, NamedAddresses, PayloadFacts};
 pub use key::KeyFields;
 pub use meter::{Meter, MeterSettings, TIMEOUT_MAX};
 pub use sampling::Sampling;

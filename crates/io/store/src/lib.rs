@@ -47,7 +47,7 @@ mod tests;
 pub use catalog::{Catalog, SegmentEntry, Standing};
 pub use check::{Checked, Finding, Verified, check, verify};
 pub use chunk::{ChunkHead, Erasure};
-pub use erase::{Eraser, ErasureAccount, Wanted};
+pub use erase::{Eraser, ErasureAccount, ErasureScope};
 pub use error::Error;
 pub use hold::{Hold, HoldEntry};
 pub use index::IndexOptions;

@@ -26,8 +26,8 @@ use crate::keys::{Class, OpenKeys, PacketKeys, key, open_key};
 use crate::search::{Examine, Next, ParallelSearch};
 use crate::walk::{FoundChunk, Walk};
 use crate::{
-    Catalog, Eraser, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher, Question, Recorder,
-    RecorderSettings, SLOT_LEN, Search, SearchAccount, Wanted, Window, check, repair, verify,
+    Catalog, Eraser, ErasureScope, Fact, Finding, Hold, IndexOptions, Losses, NameFilter, NameMatcher,
+    Question, Recorder, RecorderSettings, SLOT_LEN, Search, SearchAccount, Window, check, repair, verify,
 };
 
 pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {

@@ -39,23 +39,23 @@ pub(crate) struct Reading {
 pub(crate) fn read(text: &str, is_filter: &dyn Fn(&str) -> bool) -> Option<Reading> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let mut reading = Reading::default();
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<LineWord> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let is_operand = at.checked_sub(1).is_some_and(|before| takes_operand(words[before]));
         let bare = if is_operand { None } else { endpoint(word) };
         if let Some(bare) = bare {
-            parts.push(Part::Bare(bare));
+            parts.push(LineWord::Bare(bare));
         } else if let Some(name) = application(word, words.len() == 1, is_filter).filter(|_| !is_operand) {
             reading.applications.push(name);
-            parts.push(Part::Application);
+            parts.push(LineWord::Application);
         } else {
-            parts.push(Part::Word((*word).to_owned()));
+            parts.push(LineWord::Word((*word).to_owned()));
         }
     }
     // Applications are all required: they cannot be one side of `or`.
     let has_choice =
         words.iter().any(|word| matches!(*word, "or" | "||" | "not" | "!") || word.contains(['(', ')', '!']));
-    if parts.iter().all(|part| matches!(part, Part::Word(_)))
+    if parts.iter().all(|part| matches!(part, LineWord::Word(_)))
         || has_choice && !reading.applications.is_empty()
     {
         return None;
@@ -64,7 +64,7 @@ pub(crate) fn read(text: &str, is_filter: &dyn Fn(&str) -> bool) -> Option<Readi
     Some(reading)
 }
 
-enum Part {
+enum LineWord {
     Word(String),
     /// A primitive, which `and` joins to its neighbours.
     Bare(String),
@@ -72,29 +72,30 @@ enum Part {
     Application,
 }
 
-impl Part {
+impl LineWord {
     fn is_and(&self) -> bool {
-        matches!(self, Part::Word(word) if matches!(word.as_str(), "and" | "&&"))
+        matches!(self, LineWord::Word(word) if matches!(word.as_str(), "and" | "&&"))
     }
 
     /// Whether a primitive may come next.
     fn is_joint(&self) -> bool {
         self.is_and()
-            || matches!(self, Part::Word(word) if matches!(word.as_str(), "or" | "||" | "not" | "!") || word.ends_with(['(', '!']))
+            || matches!(self, LineWord::Word(word) if matches!(word.as_str(), "or" | "||" | "not" | "!") || word.ends_with(['(', '!']))
     }
 }
 
 /// Joins the parts: adds `and` between a primitive and its neighbour, and removes it next to applications.
-fn joined(parts: &[Part]) -> String {
+fn joined(parts: &[LineWord]) -> String {
     let mut text: Vec<&str> = Vec::new();
     let (mut is_open, mut was_bare) = (true, false);
     for (at, part) in parts.iter().enumerate() {
-        let (Part::Word(word) | Part::Bare(word)) = part else {
+        let (LineWord::Word(word) | LineWord::Bare(word)) = part else {
             was_bare = true;
             continue;
         };
-        let is_bare = matches!(part, Part::Bare(_));
-        let is_last = parts[at + 1..].iter().all(|part| part.is_and() || matches!(part, Part::Application));
+        let is_bare = matches!(part, LineWord::Bare(_));
+        let is_last =
+            parts[at + 1..].iter().all(|part| part.is_and() || matches!(part, LineWord::Application));
         if part.is_and() && (is_open || is_last) {
             continue;
         }

@@ -12,7 +12,7 @@
 
 use std::sync::Mutex;
 
-use tapline_flow::{Application, FlowBegin, Journal, JournalEntry, Said};
+use tapline_flow::{Application, FlowBegin, Journal, JournalEntry, PayloadFacts};
 use tapline_sys::memory;
 
 use crate::change::{Change, FlowFields, NO_NAME};
@@ -122,7 +122,7 @@ impl Mirror {
         self.flows[at] = FlowFields { application: self.texts.number(flow.application), ..fields };
     }
 
-    fn say(&mut self, slot: u32, said: &Said) {
+    fn say(&mut self, slot: u32, said: &PayloadFacts) {
         let at = slot as usize;
         if !self.counts.get(at).is_some_and(|counts| counts.is_known) {
             return;

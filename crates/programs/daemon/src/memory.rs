@@ -37,9 +37,9 @@ pub(crate) struct Charge {
 
 /// Charges for indices of readers that left.
 #[derive(Debug, Default)]
-pub(crate) struct Left(VecDeque<(Instant, Charge)>);
+pub(crate) struct PastCharges(VecDeque<(Instant, Charge)>);
 
-impl Left {
+impl PastCharges {
     /// Keeps a charge from now on.
     pub(crate) fn keep(&mut self, now: Instant, charge: Option<Charge>) {
         self.0.extend(charge.map(|charge| (now, charge)));
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn an_index_counts_a_minute_after_its_reader_left() {
-        let (ledger, mut left, now) = (Arc::<Ledger>::default(), Left::default(), Instant::now());
+        let (ledger, mut left, now) = (Arc::<Ledger>::default(), PastCharges::default(), Instant::now());
         let allowance = ledger.allowance(7, 10 * MIB);
         left.keep(now, Some(allowance.charge(6 * MIB, "an index").unwrap()));
         left.keep(now, None);

@@ -34,7 +34,7 @@ use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget, quoted};
-use crate::memory::{Ledger, Left};
+use crate::memory::{Ledger, PastCharges};
 use crate::view::Rights;
 use crate::{
     AccessRule, Capture, CaptureTotals, ClientIdentity, Error, RecordRule, Recording, Rules, Socket,
@@ -122,7 +122,7 @@ pub struct Server {
     /// Memory that users have.
     memory: Arc<Ledger>,
     /// Memory of readers that left.
-    left: Left,
+    left: PastCharges,
     /// The status of captures a moment ago, for users who ask often.
     known: RefCell<Vec<Known>>,
     /// The user who started the daemon.
@@ -176,7 +176,7 @@ impl Server {
             turn: 0,
             purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
             memory: Arc::default(),
-            left: Left::default(),
+            left: PastCharges::default(),
             known: RefCell::default(),
             ours,
         })

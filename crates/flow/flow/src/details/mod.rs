@@ -28,7 +28,7 @@ pub use sizes::{SIZES, SizeCounts};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{PacketSummary, TransportSpan, Window};
-use crate::{Endpoint, Error, NamedAddresses, Said};
+use crate::{Endpoint, Error, NamedAddresses, PayloadFacts};
 use payloads::{PayloadTable, Progress};
 use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
@@ -452,9 +452,9 @@ impl DetailTable {
     }
 
     /// Application and name of a flow that goes on, as far as they are known.
-    pub(crate) fn said(&self, slot: u32, protocol: u8, ports: [u16; 2], first: usize) -> Said {
+    pub(crate) fn said(&self, slot: u32, protocol: u8, ports: [u16; 2], first: usize) -> PayloadFacts {
         let payloads = self.payloads.as_ref();
-        payloads.map_or_else(Said::default, |payloads| payloads.said(slot, (protocol, ports), first))
+        payloads.map_or_else(PayloadFacts::default, |payloads| payloads.said(slot, (protocol, ports), first))
     }
 
     /// Reads the addresses of names in DNS answers from now on, if names of DNS are collected.

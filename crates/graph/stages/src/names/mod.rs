@@ -14,7 +14,9 @@ mod expand;
 mod queue;
 mod words;
 
-use tapline_flow::{DetailFields, Flow, Journal, JournalEntry, Meter, MeterSettings, Said, TIMEOUT_MAX};
+use tapline_flow::{
+    DetailFields, Flow, Journal, JournalEntry, Meter, MeterSettings, PayloadFacts, TIMEOUT_MAX,
+};
 use tapline_graph::catalog::{Arguments, Constructor, Order, Parameter, ParameterType, StageClass};
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
 use tapline_packet::{ClockReading, Selection, Timestamp};
@@ -179,7 +181,7 @@ impl Names {
     }
 
     /// Decides about a flow by its application and name so far.
-    fn hear(&mut self, slot: u32, said: &Said) {
+    fn hear(&mut self, slot: u32, said: &PayloadFacts) {
         let kind = match said.application {
             Some("http") => NameKind::HttpHost,
             Some("domain") => NameKind::DnsName,

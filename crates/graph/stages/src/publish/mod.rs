@@ -22,7 +22,7 @@ use tapline_packet::{Interface, Selection};
 use tapline_source::{Error, OutputAccount, SkipCause};
 
 use super::filter::{Filters, native};
-use queue::{PacketBlock, Queue, Wanted};
+use queue::{PacketBlock, Queue, ReaderFilter};
 pub use source::PublishedSource;
 
 /// The class; programs open its stages.
@@ -67,7 +67,7 @@ pub struct Publish {
     queue: Arc<Queue>,
     /// The version of the readers' wishes that `wanted` is of.
     version: u64,
-    wanted: Wanted,
+    wanted: ReaderFilter,
     filters: Filters,
     block: PacketBlock,
     interfaces: usize,
@@ -89,7 +89,7 @@ impl Publish {
             name: format!("tap:{name}"),
             queue: Arc::clone(&queue),
             version: 0,
-            wanted: Wanted::All,
+            wanted: ReaderFilter::All,
             filters: Filters::new(Arc::new(native)),
             block: PacketBlock::default(),
             interfaces: interfaces.len(),
@@ -109,7 +109,7 @@ impl Publish {
         self.version = version;
         self.wanted = self.queue.lock().wanted.clone();
         self.filters = Filters::new(Arc::new(native));
-        if let Wanted::Only(program) = &self.wanted {
+        if let ReaderFilter::Only(program) = &self.wanted {
             self.filters.extend([Some(program.clone())]);
         }
     }
@@ -117,9 +117,9 @@ impl Publish {
     /// Leaves in the selection the packets that any reader accepts.
     fn select_wanted(&mut self, packets: &Packets<'_>, selection: &mut Selection) {
         match self.wanted {
-            Wanted::All => {}
-            Wanted::Nothing => selection.truncate(0),
-            Wanted::Only(_) => self.filters.select(&packets.batch, selection),
+            ReaderFilter::All => {}
+            ReaderFilter::Nothing => selection.truncate(0),
+            ReaderFilter::Only(_) => self.filters.select(&packets.batch, selection),
         }
     }
 

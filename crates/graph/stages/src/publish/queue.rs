@@ -20,7 +20,7 @@ pub(super) const BLOCKS_MAX: usize = 256;
 
 /// Packets that the readers accept, all together.
 #[derive(Clone, Debug)]
-pub(super) enum Wanted {
+pub(super) enum ReaderFilter {
     All,
     /// There is no reader.
     Nothing,
@@ -47,7 +47,7 @@ pub(super) struct QueueState {
     full: VecDeque<PacketBlock>,
     len: usize,
     spare: Vec<PacketBlock>,
-    pub(super) wanted: Wanted,
+    pub(super) wanted: ReaderFilter,
     pub(super) interfaces: Vec<Interface>,
     /// Packets for which the queue was full, by interface.
     pub(super) lost: Vec<u64>,
@@ -90,7 +90,7 @@ impl Queue {
             full: VecDeque::with_capacity(BLOCKS_MAX + 1),
             len: 0,
             spare: Vec::with_capacity(BLOCKS_MAX + 1),
-            wanted: Wanted::All,
+            wanted: ReaderFilter::All,
             interfaces: interfaces.to_vec(),
             lost: Vec::new(),
             is_awaited: false,
@@ -112,7 +112,7 @@ impl Queue {
     }
 
     /// Changes the readers' wishes: the stage obeys from its next batch on.
-    pub(super) fn want(&self, wanted: Wanted) {
+    pub(super) fn want(&self, wanted: ReaderFilter) {
         self.lock().wanted = wanted;
         self.version.fetch_add(1, Ordering::Release);
     }

@@ -10,7 +10,7 @@ use tapline_packet::{Batch, Interface};
 use tapline_source::{Advance, Count, Error, InterfaceAccount, RingAccount, Source};
 use tapline_sys::{Poller, Wakeup, tsc};
 
-use super::queue::{PacketBlock, Queue, Wanted};
+use super::queue::{PacketBlock, Queue, ReaderFilter};
 
 /// The packets of a published place. Losses in its queue are those of a ring in the account.
 pub struct PublishedSource {
@@ -100,15 +100,15 @@ impl Source for PublishedSource {
     /// Lends the packets in the queue, and then ends. The graph goes on, and its place has no reader.
     fn stop(&mut self) -> Result<(), Error> {
         self.is_stopped = true;
-        self.queue.want(Wanted::Nothing);
+        self.queue.want(ReaderFilter::Nothing);
         Ok(())
     }
 
     fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
         self.queue.want(match program {
-            None => Wanted::All,
-            Some(program) if is_nothing(program) => Wanted::Nothing,
-            Some(program) => Wanted::Only(program.clone()),
+            None => ReaderFilter::All,
+            Some(program) if is_nothing(program) => ReaderFilter::Nothing,
+            Some(program) => ReaderFilter::Only(program.clone()),
         });
         Ok(true)
     }
@@ -139,7 +139,7 @@ impl Source for PublishedSource {
 
 impl Drop for PublishedSource {
     fn drop(&mut self) {
-        self.queue.want(Wanted::Nothing);
+        self.queue.want(ReaderFilter::Nothing);
     }
 }
 

@@ -12,7 +12,7 @@ use tapline_packet::checksum::{RunningChecksum, updated};
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record};
 use tapline_source::Error;
-use tapline_stream::{Event, Piece, Taken};
+use tapline_stream::{Event, PacketFate, Piece};
 
 use super::super::filters::of_indices;
 use super::{IDLE, MEMORY, PATIENCE, ROOM, STREAM_MEMORY, Streams, table};
@@ -188,7 +188,7 @@ impl Stage for Reassemble {
                     due.take(Some(index), &piece);
                 }
             });
-            if taken == Taken::NotTcp {
+            if taken == PacketFate::NotTcp {
                 due.order.push(PacketSlot::Lent(index as u8));
             }
         }

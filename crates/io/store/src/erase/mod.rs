@@ -37,7 +37,7 @@ use crate::{lock, log};
 
 /// The packets to be erased: those of `window` that `filter` accepts.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct ErasureScope {
     /// The packets' times.
     pub window: Window,
     /// A filter in the pcap-filter language; empty for all packets of these times.
@@ -122,7 +122,7 @@ impl ErasureAccount {
 /// An erasure. It holds the store's lock until it is dropped.
 pub struct Eraser {
     catalog: Catalog,
-    wanted: Wanted,
+    wanted: ErasureScope,
     question: Question,
     filter: LinkFilters,
     holds: Vec<(HoldEntry, LinkFilters)>,
@@ -137,7 +137,7 @@ impl Eraser {
     /// # Errors
     /// [`Error::Locked`] if another process holds the lock; [`Error::Setting`] if the filter does not parse;
     /// [`Error::File`].
-    pub fn open(catalog: Catalog, wanted: Wanted) -> Result<Eraser, Error> {
+    pub fn open(catalog: Catalog, wanted: ErasureScope) -> Result<Eraser, Error> {
         let filter = LinkFilters::new(&wanted.filter, &wanted.options);
         let parsed = tapline_filter::parse(&wanted.filter);
         parsed.map_err(|error| Error::Setting(error.render(&wanted.filter)))?;

@@ -10,12 +10,12 @@ use super::writers::Target;
 use super::writing::Event;
 
 /// A segment's file, and its name for messages.
-type Wanted = (Arc<Target>, PathBuf);
+type SyncTarget = (Arc<Target>, PathBuf);
 
 /// The thread. It ends when this is dropped.
 pub(super) struct Syncer {
     progress: Arc<Progress>,
-    wanted: Option<SyncSender<Wanted>>,
+    wanted: Option<SyncSender<SyncTarget>>,
     thread: Option<JoinHandle<()>>,
     is_busy: bool,
 }
@@ -56,7 +56,7 @@ impl Drop for Syncer {
     }
 }
 
-fn run(wanted: &Receiver<Wanted>, progress: &Progress, events: &Sender<Event>) {
+fn run(wanted: &Receiver<SyncTarget>, progress: &Progress, events: &Sender<Event>) {
     for (target, path) in wanted {
         sync(&target, &path, progress);
         if events.send(Event::Synced).is_err() {

@@ -41,7 +41,7 @@ fn segments_keep_their_index_options() {
     numbers.iter().for_each(|number| std::fs::remove_file(catalog.paths.index(*number)).unwrap());
     assert_eq!(repair(&catalog, &mut |_, _| true).unwrap().made, numbers.len() as u64);
     assert!(numbers.iter().all(|number| has_keys(*number)));
-    let wanted = Wanted {
+    let wanted = ErasureScope {
         window: Window { from: at(0), to: at(50) },
         filter: String::new(),
         options: Options::default(),

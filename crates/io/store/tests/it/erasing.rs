@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tapline_filter::Options;
 use tapline_store::{
-    Catalog, Eraser, ErasureAccount, Finding, Losses, Recorder, Wanted, Window, check, repair, verify,
+    Catalog, Eraser, ErasureAccount, ErasureScope, Finding, Losses, Recorder, Window, check, repair, verify,
 };
 use tapline_testkit::random::Random;
 
@@ -24,9 +24,9 @@ const SEGMENTS: u64 = 6;
 /// Hosts of which every packet must go.
 const HOSTS: std::ops::Range<u64> = 10..15;
 
-fn wanted() -> Wanted {
+fn wanted() -> ErasureScope {
     let hosts: Vec<String> = HOSTS.map(|host| host_of(host * 20 * PACKETS_OF_HOST)).collect();
-    Wanted {
+    ErasureScope {
         window: Window::ALL,
         filter: hosts.join(" or "),
         options: Options::default(),

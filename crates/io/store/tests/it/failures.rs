@@ -7,7 +7,8 @@ use std::process::Command;
 use tapline_filter::Options;
 use tapline_packet::Timestamp;
 use tapline_store::{
-    Catalog, Eraser, Error, Finding, Losses, Overload, Recorder, RecorderSettings, Wanted, Window, verify,
+    Catalog, Eraser, ErasureScope, Error, Finding, Losses, Overload, Recorder, RecorderSettings, Window,
+    verify,
 };
 
 use super::disk::Shim;
@@ -225,7 +226,7 @@ fn an_erasure_without_room_changes_nothing() {
     record_all(&mut recorder, 0..5000);
     recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
     fill_up(&disk);
-    let wanted = Wanted {
+    let wanted = ErasureScope {
         window: Window::ALL,
         filter: "udp".to_owned(),
         options: Options::default(),

@@ -139,10 +139,10 @@ pub(super) fn tap(rig: &mut Rig<'_>) -> anyhow::Result<Findings> {
 const BEFORE: [&str; 2] = ["--interpret", "--no-kernel-filter"];
 
 /// A row of the breakdown: its name, the paper's cycles before and after, ours.
-type Part = (&'static str, [Option<f64>; 2], fn(&Profiled) -> Option<f64>);
+type BreakdownRow = (&'static str, [Option<f64>; 2], fn(&Profiled) -> Option<f64>);
 
 /// The filter is the rest of the paper's totals, the kernel's part what is neither read nor context switch.
-const PARTS: [Part; 5] = [
+const PARTS: [BreakdownRow; 5] = [
     ("filter", [Some(585.0), Some(109.0)], |run| run.component("kernel filter").or(run.component("filter"))),
     ("wake-up (context switch)", [Some(10.0); 2], |run| run.component("wake-up")),
     ("read (second copy)", [Some(364.0); 2], |run| run.component("read")),

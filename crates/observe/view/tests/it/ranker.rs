@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tapline_flow::{
-    Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, NamedAddresses, Said,
+    Collected, EndReason, Endpoint, Flow, FlowBegin, FlowContext, Journal, KnownFields, NamedAddresses,
+    PayloadFacts,
 };
 use tapline_meters::RunFolder;
 use tapline_packet::Timestamp;
@@ -152,7 +153,7 @@ fn packets_of_unknown_flows_are_among_the_others() {
     journal.packet(3, 1, 0, 100);
     journal.ended(3, EndReason::Idle);
     journal.packet(3, 1, 0, 100);
-    journal.said(1 << 29, Said::default());
+    journal.said(1 << 29, PayloadFacts::default());
     journal.ended((1 << 30) - 1, EndReason::Idle);
     ranker.add(&Arc::new(journal), false);
     ranker.publish(second(3), (&[], 1), false);
@@ -179,7 +180,7 @@ fn rows_have_the_fields_of_their_flows() {
             }
             if number % 3 == 1 {
                 let name = format!("host{}.example", number % 5).into();
-                journal.said(number, Said { application: Some("tls"), name: Some(name) });
+                journal.said(number, PayloadFacts { application: Some("tls"), name: Some(name) });
             }
             journal.packet(number, 1 - first, 0x12, 100);
             journal.packet(number, first, 0, 100);
@@ -237,7 +238,7 @@ fn a_slot_that_is_used_again_has_nothing_of_before() {
         let mut journal = Journal::default();
         if n == 1 {
             journal.begun(0, begin(1));
-            journal.said(0, Said { application: Some("tls"), name: Some("old.example".into()) });
+            journal.said(0, PayloadFacts { application: Some("tls"), name: Some("old.example".into()) });
         }
         journal.packet(0, 0, 0, 100);
         journal.packet(0, 0, 0, 100);

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use tapline_filter::Options;
 use tapline_graph::grouped;
-use tapline_store::{Catalog, Eraser, ErasureAccount, Wanted};
+use tapline_store::{Catalog, Eraser, ErasureAccount, ErasureScope};
 
 use super::progress::{ProgressLine, print};
 use super::when::{WhenArgs, window_text};
@@ -72,7 +72,7 @@ pub(super) fn forget(args: &ForgetArgs) -> Result<ExitCode> {
     let options = args.language.options(Options::default());
     let what = if filter.is_empty() { "all packets".to_owned() } else { format!("packets of {filter:?}") };
     let what = format!("{what}, {}", window_text(&window));
-    let mut eraser = Eraser::open(catalog, Wanted { window, filter, options, why: args.why.clone() })?;
+    let mut eraser = Eraser::open(catalog, ErasureScope { window, filter, options, why: args.why.clone() })?;
     let line = ProgressLine::new("segments looked into");
     let looked = eraser.look(&mut |done, all| {
         line.tell(done, all);

@@ -19,7 +19,7 @@ use super::stream::{Buffers, Stream};
 use super::tcp::{RST, SYN, Segment};
 use super::text_pool::{TextList, TextPool};
 use super::{Application, DetailFields, Details, FoundBy, PacketView, RefusedDetails, application};
-use crate::{NamedAddresses, Said};
+use crate::{NamedAddresses, PayloadFacts};
 pub use records::{Dns, DnsAnswer, Http, Tls};
 use state::{Exchange, PayloadState, ReadContext, TRIES};
 use text::escaped;
@@ -327,7 +327,7 @@ impl PayloadTable {
     }
 
     /// Application and name of a flow that goes on.
-    pub(super) fn said(&self, slot: u32, (protocol, ports): (u8, [u16; 2]), first: usize) -> Said {
+    pub(super) fn said(&self, slot: u32, (protocol, ports): (u8, [u16; 2]), first: usize) -> PayloadFacts {
         let state = self.flows.peek(slot).and_then(|flow| self.payloads.peek(flow.state));
         let known = state.and_then(|state| state.application);
         let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
@@ -339,7 +339,7 @@ impl PayloadTable {
             Exchange::Http(_) => self.fields.http.then_some((state, tag::HOST)),
         });
         let text = wanted.and_then(|(state, tag)| self.text_pool.find(&state.text_pool, tag));
-        Said { application, name: text.filter(|text| !text.is_empty()).map(|text| escaped(&text)) }
+        PayloadFacts { application, name: text.filter(|text| !text.is_empty()).map(|text| escaped(&text)) }
     }
 
     pub(super) fn progress(&self, slot: u32) -> Progress {

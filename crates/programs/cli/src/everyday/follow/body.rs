@@ -39,12 +39,12 @@ impl Note {
 
 /// A body with a coding.
 pub(super) struct Body {
-    state: State,
+    state: BodyForm,
     /// Unpacked bytes so far.
     len: u64,
 }
 
-enum State {
+enum BodyForm {
     Unpacking(Decoder),
     /// The bytes are shown as they were sent, behind this note.
     AsSent(Option<Note>),
@@ -108,11 +108,11 @@ impl Body {
         let state = match decoder {
             Ok(decoder) => {
                 shared.unpacking += 1;
-                State::Unpacking(decoder)
+                BodyForm::Unpacking(decoder)
             }
             Err(note) => {
                 shared.not_unpacked += 1;
-                State::AsSent(Some(note))
+                BodyForm::AsSent(Some(note))
             }
         };
         Some(Body { state, len: 0 })
@@ -121,7 +121,7 @@ impl Body {
     /// Takes the next bytes, and gives `show` what to show of them.
     pub(super) fn write(&mut self, bytes: &[u8], shared: &mut Shared, show: &mut dyn FnMut(Shown<'_>)) {
         let mut pieces = bytes.chunks(PIECE_LEN);
-        while let State::Unpacking(decoder) = &mut self.state
+        while let BodyForm::Unpacking(decoder) = &mut self.state
             && let Some(piece) = pieces.next()
         {
             let written = decoder.write(piece);
@@ -131,7 +131,7 @@ impl Body {
                 self.fail(shared);
             }
         }
-        if let State::AsSent(note) = &mut self.state {
+        if let BodyForm::AsSent(note) = &mut self.state {
             note.take().into_iter().for_each(|note| show(Shown::Note(note)));
             pieces.for_each(|piece| show(Shown::Bytes(piece)));
         }
@@ -150,16 +150,16 @@ impl Body {
 
     /// Goes on with bytes as they are sent: they cannot be unpacked.
     pub(super) fn fail(&mut self, shared: &mut Shared) {
-        if let State::Unpacking(_) = self.state {
+        if let BodyForm::Unpacking(_) = self.state {
             shared.unpacking -= 1;
             shared.not_unpacked += 1;
-            self.state = State::AsSent(Some(Note::Damaged));
+            self.state = BodyForm::AsSent(Some(Note::Damaged));
         }
     }
 
     /// Shows what is left. `is_whole` says that all of the body was there.
     pub(super) fn end(mut self, is_whole: bool, shared: &mut Shared, show: &mut dyn FnMut(Shown<'_>)) {
-        if let State::Unpacking(decoder) = &mut self.state {
+        if let BodyForm::Unpacking(decoder) = &mut self.state {
             let finished = decoder.finish();
             let unpacked = decoder.take();
             self.show(&unpacked, shared, show);
@@ -173,7 +173,7 @@ impl Body {
 
     /// Frees its decoder.
     pub(super) fn forget(self, shared: &mut Shared) {
-        shared.unpacking -= usize::from(matches!(self.state, State::Unpacking(_)));
+        shared.unpacking -= usize::from(matches!(self.state, BodyForm::Unpacking(_)));
     }
 }
 
@@ -240,6 +240,8 @@ mod tests {
         let (as_sent, notes, _) = shown("br", b"abc", 2);
         assert_eq!((as_sent, notes), (b"abc".to_vec(), vec![Note::OtherCoding]));
         let mut shared = Shared { unpacking: UNPACKING_MAX, ..Shared::default() };
-        assert!(Body::begin("gzip", &mut shared).is_some_and(|body| matches!(body.state, State::AsSent(_))));
+        assert!(
+            Body::begin("gzip", &mut shared).is_some_and(|body| matches!(body.state, BodyForm::AsSent(_)))
+        );
     }
 }

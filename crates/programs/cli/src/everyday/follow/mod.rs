@@ -23,7 +23,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext, grouped};
 use tapline_source::{Error, OutputAccount};
-use tapline_stream::{Event, Limits, Reassembler, Stream, Taken};
+use tapline_stream::{Event, Limits, PacketFate, Reassembler, Stream};
 use tapline_syntax::units::count_in;
 
 use self::conversation::{Conversation, Shared};
@@ -285,7 +285,7 @@ impl Stage for FollowOutput {
                 conversations.take_and_print(stream, event, show, &mut printed);
             };
             let taken = reassembler.push(&packets.headers(index), packet, &mut sink);
-            *not_tcp += u64::from(taken == Taken::NotTcp);
+            *not_tcp += u64::from(taken == PacketFate::NotTcp);
             printed?;
         }
         show.lines.offer()

@@ -22,7 +22,7 @@ use tapline_packet::headers::Headers;
 use tapline_packet::{Interface, Packet};
 use tapline_print::{HexStyle, Options, Printer};
 use tapline_source::{Error, OutputAccount};
-use tapline_stream::Taken;
+use tapline_stream::PacketFate;
 
 use self::streams::Streams;
 use self::style::Style;
@@ -254,7 +254,7 @@ impl Stage for GrepOutput {
             self.is_live |= packet.meta.if_index != 0;
             let headers = packets.headers(index);
             if let Some(streams) = &mut self.streams
-                && streams.push(&headers, packet, self.is_live, &mut self.search) != Taken::NotTcp
+                && streams.push(&headers, packet, self.is_live, &mut self.search) != PacketFate::NotTcp
             {
                 continue;
             }

@@ -16,7 +16,7 @@ use serde_json::json;
 use tapline_graph::grouped;
 use tapline_packet::Packet;
 use tapline_packet::headers::Headers;
-use tapline_stream::{Account, Event, Limits, Reassembler, Stream, Taken};
+use tapline_stream::{Account, Event, Limits, PacketFate, Reassembler, Stream};
 
 use super::super::lines::{endpoint, local_ns, universal_ns};
 use super::{SHOWN_MAX, Search};
@@ -45,7 +45,7 @@ impl Streams {
         packet: Packet<'_>,
         is_live: bool,
         search: &mut Search,
-    ) -> Taken {
+    ) -> PacketFate {
         let Streams { reassembler, tails } = self;
         tails.is_live = is_live;
         reassembler.push(headers, packet, &mut |stream, event| tails.take(stream, event, search))
