@@ -8,6 +8,7 @@ use tapline_graph::{GraphAccount, RunReport, grouped};
 use super::args::CaptureArgs;
 use crate::escape::event_line;
 use crate::report;
+use crate::session::CounterLine;
 
 /// Reports the progress to the user.
 pub(super) struct Watcher {
@@ -23,9 +24,7 @@ struct WatcherState {
     /// By the steady clock, as all times here.
     started_ns: Option<i64>,
     last_stats_ns: Option<i64>,
-    /// Accepted packets and the time at the last line of progress.
-    last_line: Option<(i64, u64)>,
-    has_line: bool,
+    line: CounterLine,
 }
 
 impl Watcher {
@@ -39,8 +38,7 @@ impl Watcher {
                 accounts: vec![GraphAccount::default(); workers],
                 started_ns: None,
                 last_stats_ns: None,
-                last_line: None,
-                has_line: false,
+                line: CounterLine::default(),
             }),
         }
     }
@@ -50,7 +48,7 @@ impl Watcher {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         state.accounts[worker] = watch.account.clone();
         for event in watch.events {
-            state.clear_line();
+            state.line.clear();
             let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
         }
         if worker == 0 {
@@ -60,7 +58,7 @@ impl Watcher {
 
     /// Wipes the line of live counters before something else is printed.
     pub(super) fn clear(&self) {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear_line();
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).line.clear();
     }
 
     fn report(&self, state: &mut WatcherState, watch: &RunReport<'_>) {
@@ -70,7 +68,7 @@ impl Watcher {
         let due = self.stats_ns.is_some_and(|period| now_ns.saturating_sub(last_ns) >= period);
         if due || watch.is_requested {
             state.last_stats_ns = Some(now_ns);
-            state.clear_line();
+            state.line.clear();
             let account = state.sum();
             let text = if self.json {
                 format!("{}\n", report::json(&account))
@@ -80,7 +78,7 @@ impl Watcher {
             let _ = io::stderr().write_all(text.as_bytes());
         }
         if self.has_progress {
-            state.line(watch);
+            state.show_counters(watch);
         }
     }
 }
@@ -94,38 +92,18 @@ impl WatcherState {
         sum
     }
 
-    /// One line of live counters, over the last one.
-    fn line(&mut self, watch: &RunReport<'_>) {
+    fn show_counters(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
         let in_kernel = sum.interfaces.iter().filter_map(|interface| interface.counted);
         let packets = sum.delivered + in_kernel.map(|counted| counted.packets).sum::<u64>();
-        let (then, before) = self.last_line.unwrap_or((watch.steady_ns, packets));
-        let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
-        let rate = if self.last_line.is_some() {
-            ((packets.saturating_sub(before)) as f64 / seconds) as u64
-        } else {
-            0
-        };
-        self.last_line = Some((watch.steady_ns, packets));
-        let part = match watch.progress {
-            Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
-            _ => String::new(),
-        };
-        let line = format!(
-            "{part}{} packets  {} accepted  {} lost  {}/s",
+        let rate = self.line.rate(watch.steady_ns, packets);
+        let counters = format!(
+            "{} packets  {} accepted  {} lost  {}/s",
             grouped(packets),
             grouped(sum.chain().unwrap_or_default().accepted),
             grouped(sum.lost()),
             grouped(rate)
         );
-        let ends = if io::stderr().is_terminal() { ("\r\x1b[K", "") } else { ("", "\n") };
-        let _ = write!(io::stderr(), "{}{line}{}", ends.0, ends.1);
-        self.has_line = ends.1.is_empty();
-    }
-
-    fn clear_line(&mut self) {
-        if std::mem::take(&mut self.has_line) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        self.line.show(watch.progress, &counters);
     }
 }

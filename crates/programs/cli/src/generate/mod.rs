@@ -31,7 +31,7 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::FormatArg;
 use crate::mistakes::mistake;
 use crate::sending::SendArgs;
-use crate::session::{clock, clocks, title};
+use crate::session::{CounterLine, clock, clocks, title};
 use crate::{privileges, report, signals};
 
 const EXAMPLES: &str = "\
@@ -160,9 +160,9 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let meters = Meters::create(&title());
     let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(output)]);
     let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
-    let mut progress = Progress { json: args.json, has_line: false };
+    let mut progress = Progress { json: args.json, line: CounterLine::default() };
     let outcome = engine.run(&mut |watch| progress.tell(watch));
-    progress.clear();
+    progress.line.clear();
     let code = match &outcome.ended {
         RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
         RunEnd::Failed(error) => {
@@ -248,13 +248,13 @@ impl Stage for Repeatable {
 /// A line for people, and the account when SIGUSR1 asks for it.
 struct Progress {
     json: bool,
-    has_line: bool,
+    line: CounterLine,
 }
 
 impl Progress {
     fn tell(&mut self, watch: &RunReport<'_>) {
         if watch.is_requested {
-            self.clear();
+            self.line.clear();
             let text = match self.json {
                 true => format!("{}\n", report::json(watch.account)),
                 false => report::running_text(watch.account),
@@ -262,18 +262,8 @@ impl Progress {
             let _ = io::stderr().write_all(text.as_bytes());
         }
         if io::stderr().is_terminal() {
-            let share = match watch.progress {
-                Some((made, all)) if all > 0 => format!("{:3} %  ", made.saturating_mul(100) / all),
-                _ => String::new(),
-            };
-            let _ = write!(io::stderr(), "\r\x1b[K{share}{} packets", grouped(watch.account.delivered));
-            self.has_line = true;
-        }
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.has_line) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            let packets = grouped(watch.account.delivered);
+            self.line.show(watch.progress, &format!("{packets} packets"));
         }
     }
 }

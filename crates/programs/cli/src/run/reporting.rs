@@ -18,6 +18,7 @@ use crate::args::LanguageArgs;
 use crate::escape::event_line;
 use crate::front_parts::FrontParts;
 use crate::live::CaptureBackend;
+use crate::session::CounterLine;
 use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report, session};
 
@@ -86,9 +87,7 @@ struct WatcherState {
     accounts: Vec<GraphAccount>,
     /// The account of work that is done once for all workers.
     tail: GraphAccount,
-    /// Packets and the time at the last line of progress.
-    last: Option<(i64, u64)>,
-    has_line: bool,
+    line: CounterLine,
     /// Results of each worker, then those of the tail, by the last requested report.
     results: Vec<Vec<StageResult>>,
     /// Whether each worker has answered the report that was requested, and whether each has ended.
@@ -104,8 +103,7 @@ impl Watcher {
         let state = WatcherState {
             accounts,
             tail: GraphAccount::default(),
-            last: None,
-            has_line: false,
+            line: CounterLine::default(),
             results: vec![Vec::new(); workers + 1],
             answered: vec![false; workers + 1],
             ended,
@@ -122,7 +120,7 @@ impl Watcher {
             None => state.tail = watch.account.clone(),
         }
         for event in watch.events {
-            state.clear();
+            state.line.clear();
             let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
         }
         if watch.is_requested || watch.is_last {
@@ -132,7 +130,7 @@ impl Watcher {
         state.ended[worker] |= watch.is_last;
         if state.is_answered() {
             state.answered.fill(false);
-            state.clear();
+            state.line.clear();
             let text = self.running_text(&state);
             let _ = io::stderr().write_all(text.as_bytes());
         }
@@ -140,7 +138,7 @@ impl Watcher {
             return;
         }
         if io::stderr().is_terminal() && !io::stdout().is_terminal() {
-            state.line(watch);
+            state.show_counters(watch);
         }
     }
 
@@ -161,7 +159,7 @@ impl Watcher {
 
     /// Wipes the line of live counters before something else is printed.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        self.lock().line.clear();
     }
 
     fn lock(&self) -> MutexGuard<'_, WatcherState> {
@@ -199,26 +197,11 @@ impl WatcherState {
         self.results.iter().enumerate().flat_map(numbered).collect()
     }
 
-    fn line(&mut self, watch: &RunReport<'_>) {
+    fn show_counters(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
-        let delivered = sum.delivered;
-        let (then, before) =
-            self.last.replace((watch.steady_ns, delivered)).unwrap_or((watch.steady_ns, delivered));
-        let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
-        let rate = (delivered.saturating_sub(before) as f64 / seconds) as u64;
-        let part = match watch.progress {
-            Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
-            _ => String::new(),
-        };
-        let (packets, lost, rate) = (grouped(delivered), grouped(sum.lost()), grouped(rate));
-        let _ = write!(io::stderr(), "\r\x1b[K{part}{packets} packets  {lost} lost  {rate}/s");
-        self.has_line = true;
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.has_line) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        let rate = self.line.rate(watch.steady_ns, sum.delivered);
+        let (packets, lost, rate) = (grouped(sum.delivered), grouped(sum.lost()), grouped(rate));
+        self.line.show(watch.progress, &format!("{packets} packets  {lost} lost  {rate}/s"));
     }
 }
 

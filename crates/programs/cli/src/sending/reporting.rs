@@ -1,11 +1,11 @@
 //! Messages while packets are sent: the account on SIGUSR1, a line of progress on a terminal. Both are printed by a
 //! thread of their own, so the one that sends never waits for a terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 use tapline_graph::{Control, grouped};
@@ -13,6 +13,7 @@ use tapline_transmit::{PaceReport, Progress, ProgressReader, ProgressWriter, pro
 
 use super::SendTarget;
 use super::report::{Outcome, SendInput, tell};
+use crate::session::{CounterLine, clocks};
 
 /// Interval between two questions to the pacer.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -46,8 +47,7 @@ impl Reporting {
             json,
             whole,
             has_progress: io::stderr().is_terminal(),
-            has_line: false,
-            last: None,
+            line: CounterLine::default(),
         };
         let reporter = thread::Builder::new().name("progress".to_owned()).spawn(move || reporter.run())?;
         Ok((Reporting { is_over, reporter: Some(reporter) }, writer))
@@ -84,9 +84,7 @@ struct Reporter {
     json: bool,
     whole: Option<u64>,
     has_progress: bool,
-    has_line: bool,
-    /// Time of the last line, and its number of packets.
-    last: Option<(Instant, u64)>,
+    line: CounterLine,
 }
 
 impl Reporter {
@@ -102,15 +100,15 @@ impl Reporter {
             }
             let Some(snapshot) = self.progress.ask(is_wanted, PERIOD) else { continue };
             if let Some(pace) = snapshot.pace.as_ref().filter(|_| is_wanted) {
-                self.clear();
+                self.line.clear();
                 self.account(pace, &snapshot);
                 is_wanted = false;
             }
             if self.has_progress {
-                self.line(&snapshot);
+                self.show_counters(&snapshot);
             }
         }
-        self.clear();
+        self.line.clear();
     }
 
     fn account(&self, pace: &PaceReport, snapshot: &Progress) {
@@ -127,29 +125,11 @@ impl Reporter {
         });
     }
 
-    /// One line, over the last one.
-    fn line(&mut self, snapshot: &Progress) {
-        let (now, sent, done) = (Instant::now(), snapshot.sent.packets, snapshot.frames);
-        let (then, before) = self.last.replace((now, sent)).unwrap_or((now, sent));
-        let seconds = now.duration_since(then).as_secs_f64();
-        let rate = if seconds > 0.0 { (sent.saturating_sub(before) as f64 / seconds) as u64 } else { 0 };
-        let share = match self.whole {
-            Some(all @ 1..) => format!("{:3} %  ", (u128::from(done) * 100 / u128::from(all)).min(100)),
-            _ => String::new(),
-        };
+    fn show_counters(&mut self, snapshot: &Progress) {
+        let sent = snapshot.sent.packets;
+        let rate = self.line.rate(clocks().steady_ns, sent);
         let unsent = grouped(snapshot.sent.lost.total());
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{share}{} packets  {unsent} not sent  {}/s",
-            grouped(sent),
-            grouped(rate)
-        );
-        self.has_line = true;
-    }
-
-    fn clear(&mut self) {
-        if std::mem::take(&mut self.has_line) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
+        let counters = format!("{} packets  {unsent} not sent  {}/s", grouped(sent), grouped(rate));
+        self.line.show(self.whole.map(|all| (snapshot.frames, all)), &counters);
     }
 }
