@@ -18,7 +18,7 @@ use tapline_tap_client::{Client, PREFIX as TAP, socket_path};
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, ArrowArgs, CaptureArgs};
 use crate::compiler::{check_filter, filter_text};
-use crate::destinations::{Destinations, PlaceArgs, collectors, inputs, lead, lines, show};
+use crate::destinations::{PlaceArgs, collectors, inputs, lead, lines, show};
 use crate::flows::Style;
 use crate::probe::TOP;
 use crate::report::AccountArgs;
@@ -198,15 +198,14 @@ fn flows(args: &FindArgs) -> Result<ExitCode> {
     let filter = Some(filter.as_str()).filter(|filter| !filter.trim().is_empty());
     let mut graph = PlanBuilder::default();
     let meter = lead(&mut graph, inputs(&[], Some(&store)), filter, StageDraft::new("flow").named("meter"));
-    let to = Destinations::of(export.as_deref());
-    let rows = to.rows.iter().enumerate().map(|(at, (format, path))| lines(at, format, path));
-    for stage in rows.chain(to.collectors.iter().map(|to| collectors(to))) {
+    let top = export.is_none().then_some(TOP);
+    if let Some(stage) = export {
         let stage = graph.add(stage);
         graph.connect(meter, stage);
     }
-    show(&mut graph, meter, false, export.is_none().then_some(TOP), &PlaceArgs::default());
+    show(&mut graph, meter, false, top, &PlaceArgs::default());
     let options = RunOptions {
-        results_aside: to.on_stdout() > 0,
+        results_aside: args.json && args.write.is_none(),
         flows: Some(Style { verbose: false, top: TOP as usize }),
         report: ReportArgs { account: args.account, ..ReportArgs::default() },
         language: args.language,
@@ -215,15 +214,15 @@ fn flows(args: &FindArgs) -> Result<ExitCode> {
     run::run_graph(&options, &graph, false)
 }
 
-/// Where flows go; `None` for a table.
-fn export(args: &FindArgs) -> Result<Option<String>> {
+/// The stage that writes the flows; `None` for a table.
+fn export(args: &FindArgs) -> Result<Option<StageDraft>> {
     let Some(path) = &args.write else {
-        return Ok(args.json.then(|| "json:-".to_owned()));
+        return Ok(args.json.then(|| lines(0, "json", "-")));
     };
-    let (name, ending) = (path.display(), path.extension().and_then(OsStr::to_str).unwrap_or_default());
-    match ending {
-        "csv" | "json" | "parquet" => Ok(Some(format!("{ending}:{name}"))),
-        "ipfix" => Ok(Some(format!("file:{name}"))),
+    let name = path.display().to_string();
+    match path.extension().and_then(OsStr::to_str).unwrap_or_default() {
+        format @ ("csv" | "json" | "parquet") => Ok(Some(lines(0, format, &name))),
+        "ipfix" => Ok(Some(collectors(&format!("file:{name}")))),
         _ => bail!("-w {name}: --flows writes .csv, .json, .ipfix and .parquet, by the ending of the name"),
     }
 }

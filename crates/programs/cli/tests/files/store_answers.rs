@@ -161,7 +161,7 @@ fn flows_of_a_store_are_those_of_a_probe() {
     let wanted = run(["probe", "-r", &in_store, "--export", "json:-", "--", "tcp"]).succeeded();
     let found = find(&store, &["--flows", "--json", "tcp"]).succeeded();
     assert!(found.stdout == wanted.stdout && found.stdout.len() > 100, "{}", stdout(&found));
-    let (table, csv) = (find(&store, &["--flows", "tcp"]).succeeded(), folder.path().join("flows.csv"));
+    let (table, csv) = (find(&store, &["--flows", "tcp"]).succeeded(), folder.path().join("flows, all.csv"));
     assert!(stdout(&table).contains("tcp"), "{}", stdout(&table));
     find(&store, &["--flows", "-w", text(&csv), "tcp"]).succeeded();
     let lines = fs::read_to_string(&csv).unwrap().lines().count();
