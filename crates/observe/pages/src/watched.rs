@@ -329,6 +329,8 @@ fn push<T>(all: &mut VecDeque<T>, one: T, most: usize) {
 mod tests {
     use std::io::Write;
 
+    use tapline_watch::{EventKind, RecordedPeriod, RecorderKind};
+
     use super::*;
 
     const EVENT: &str = r#"{"time":"2026-11-25T22:13:20.000000001Z","rule":"scan","event":"raised","key":{"src":"10.0.0.5"},"value":20}"#;
@@ -351,6 +353,41 @@ mod tests {
             }
         }
         all
+    }
+
+    #[test]
+    fn lines_of_watch_are_read_as_they_were_written() {
+        let event = tapline_watch::Event {
+            time_ns: 1_795_644_800_000_000_001,
+            rule: 0,
+            name: "scan".to_owned(),
+            kind: EventKind::Raised,
+            key: vec![("src", "10.0.0.5".into())],
+            value: Some(20),
+            is_least: true,
+            above: Some(19),
+            message: String::new(),
+            about: Map::new(),
+            swallowed: 3,
+            recording: Some("scan.pcapng".to_owned()),
+        };
+        let period = RecordedPeriod {
+            name: "t/talkers".to_owned(),
+            kind: RecorderKind::Top,
+            period_ns: (1_795_644_000_000_000_000, 1_795_647_600_000_000_000),
+            columns: vec!["key".to_owned(), "sum".to_owned()],
+            rows: vec![vec!["10.0.0.5".into(), 700.into()]],
+            left_out: 0,
+        };
+        let (_file, mut events) = opened(&format!("{}\n{}\n", event.to_json(), period.to_json()));
+        let lines = read(&mut events);
+        let [EventLine::Event(read), EventLine::Table(table)] = lines.as_slice() else { panic!("{lines:?}") };
+        let text = format!("{} {}: {} (3 not reported) [scan.pcapng]", read.rule, read.kind, read.text);
+        assert!(event.to_text().ends_with(&text), "{} and {text}", event.to_text());
+        assert_eq!((read.time_ns, read.swallowed, &read.recording), (event.time_ns, 3, &event.recording));
+        assert_eq!((&table.recorder, table.kind.as_str()), (&period.name, "top"));
+        assert_eq!(((table.from_ns, table.to_ns), &table.columns), (period.period_ns, &period.columns));
+        assert_eq!(table.rows, [["10.0.0.5", "700"]]);
     }
 
     #[test]
