@@ -12,7 +12,7 @@ use crate::{DetailFields, Error};
 pub(crate) use fixed::FixedRecord;
 pub(crate) use places::PlaceLookup;
 pub(crate) use record::{
-    FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, is_known, mac_text, millis, ntp, variable,
+    FLOW_SELECTOR_BOB, FieldValue, RecordView, RowContext, is_known, mac_text, millis, write_value,
 };
 pub use registry::ELEMENTS;
 

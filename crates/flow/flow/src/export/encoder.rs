@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tapline_geo::{Place, Places};
 use tapline_packet::Timestamp;
 
-use super::element::{FLOW_SELECTOR_BOB, PlaceLookup, RecordView, millis};
+use super::element::{FLOW_SELECTOR_BOB, PlaceLookup, RecordView, millis, write_value};
 use super::records::{RecordBatch, RecordLayout, Run};
 use super::template::{Field, Template};
 use super::types;
@@ -529,7 +529,7 @@ pub(super) fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
 #[inline]
 fn write(template: &Template, view: &RecordView<'_>, most: usize, out: &mut Vec<u8>) {
     for Field { element, is_reverse } in &template.fields {
-        view.write(element.value, element.len, *is_reverse, most, out);
+        write_value(view.field_value(element.value, *is_reverse), element, most, out);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::net::IpAddr;
 
-use super::record::{FieldValue, RecordView, is_known, millis, needed, ntp};
+use super::record::{FieldValue, RecordView, is_known, needed, time_number};
 use super::{Element, Value};
 use crate::KnownField;
 
@@ -191,11 +191,7 @@ impl RecordView<'_> {
     fn number(&self, value: Value, is_reverse: bool) -> Option<u64> {
         match self.known_value(value, is_reverse) {
             FieldValue::Number(number) => Some(number),
-            FieldValue::Time(time) => Some(match value {
-                Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
-                Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
-                _ => ntp(time),
-            }),
+            FieldValue::Time(time) => Some(time_number(value, time)),
             _ => None,
         }
     }
@@ -213,7 +209,7 @@ mod tests {
     use tapline_packet::Timestamp;
 
     use super::*;
-    use crate::export::element::{ELEMENTS, IpFamily};
+    use crate::export::element::{ELEMENTS, IpFamily, write_value};
     use crate::{Collected, EndReason, Endpoint, Flow, FlowContext, KnownField, KnownFields, Sampling};
 
     fn endpoint(address: IpAddr, number: u8) -> Endpoint {
@@ -306,9 +302,9 @@ mod tests {
                         places: None,
                     };
                     let (mut expected, mut record) = (vec![9], vec![9]);
-                    elements
-                        .iter()
-                        .for_each(|one| view.write(one.value, one.len, is_reverse, 0, &mut expected));
+                    for element in &elements {
+                        write_value(view.field_value(element.value, is_reverse), element, 0, &mut expected);
+                    }
                     view.write_fixed(&fixed, &mut record);
                     assert_eq!(record, expected, "{protocol} {known:?} from {from}, reverse {is_reverse}");
                 }

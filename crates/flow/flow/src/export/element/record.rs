@@ -327,39 +327,48 @@ impl<'f> RecordView<'f> {
                 .then_some(FieldValue::Bytes(&details.payload[side])),
         }
     }
+}
 
-    /// Writes a value in `len` octets: the low ones of a number. An absent value is 0 or, at variable length, empty.
-    /// Values of variable length are cut to `most` octets.
-    #[inline]
-    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
-        let number = match self.field_value(value, is_reverse) {
-            FieldValue::Number(number) => number,
-            FieldValue::Address(of) => return address(of, out),
-            FieldValue::Text(text) => {
-                return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out);
-            }
-            FieldValue::Bytes(bytes) => return variable(&bytes[..bytes.len().min(most)], out),
-            FieldValue::Absent if len == Element::VARIABLE => return variable(&[], out),
-            FieldValue::Absent => 0,
-            FieldValue::Time(time) => match value {
-                Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
-                Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
-                _ => ntp(time),
-            },
-        };
-        let bytes = number.to_be_bytes();
-        match len {
-            1 => out.push(bytes[7]),
-            2 => out.extend_from_slice(&bytes[6..]),
-            4 => out.extend_from_slice(&bytes[4..]),
-            8 => out.extend_from_slice(&bytes),
-            len @ ..8 => out.extend_from_slice(&bytes[8 - usize::from(len)..]),
-            // An address that is absent.
-            len => {
-                out.resize(out.len() + usize::from(len) - bytes.len(), 0);
-                out.extend_from_slice(&bytes);
-            }
+/// Writes a value in the octets of its element: the low ones of a number. An absent value is 0 or, at variable length,
+/// empty. Values of variable length are cut to `most` octets, texts between two characters.
+#[inline]
+pub(crate) fn write_value(value: FieldValue<'_>, element: &Element, most: usize, out: &mut Vec<u8>) {
+    let number = match value {
+        FieldValue::Number(number) => number,
+        FieldValue::Address(of) => return address(of, out),
+        FieldValue::Text(text) => {
+            return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out);
         }
+        FieldValue::Bytes(bytes) if element.is_variable() => {
+            return variable(&bytes[..bytes.len().min(most)], out);
+        }
+        FieldValue::Bytes(bytes) => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
+        FieldValue::Absent if element.is_variable() => return variable(&[], out),
+        FieldValue::Absent => 0,
+        FieldValue::Time(time) => time_number(element.value, time),
+    };
+    let bytes = number.to_be_bytes();
+    match element.len {
+        1 => out.push(bytes[7]),
+        2 => out.extend_from_slice(&bytes[6..]),
+        4 => out.extend_from_slice(&bytes[4..]),
+        8 => out.extend_from_slice(&bytes),
+        len @ ..8 => out.extend_from_slice(&bytes[8 - usize::from(len)..]),
+        // An address that is absent.
+        len => {
+            out.resize(out.len() + usize::from(len) - bytes.len(), 0);
+            out.extend_from_slice(&bytes);
+        }
+    }
+}
+
+/// A time as the number that its element has in records.
+#[inline(always)]
+pub(super) fn time_number(value: Value, time: Timestamp) -> u64 {
+    match value {
+        Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
+        Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
+        _ => ntp(time),
     }
 }
 
@@ -439,7 +448,7 @@ fn throughput(side: &Endpoint) -> Option<u64> {
 }
 
 /// Bytes behind their length (RFC 7011, 7).
-pub(crate) fn variable(bytes: &[u8], out: &mut Vec<u8>) {
+pub(super) fn variable(bytes: &[u8], out: &mut Vec<u8>) {
     match u8::try_from(bytes.len()) {
         Ok(len) if len < u8::MAX => out.push(len),
         _ => {
@@ -466,7 +475,7 @@ pub(crate) fn millis(time: Timestamp) -> i64 {
 
 /// NTP time: seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). The fraction is rounded up, so that a
 /// reader that rounds down gets the nanosecond back.
-pub(crate) fn ntp(time: Timestamp) -> u64 {
+pub(super) fn ntp(time: Timestamp) -> u64 {
     const FROM_1900: i64 = 2_208_988_800;
     let seconds = time.seconds().wrapping_add(FROM_1900) as u32;
     let fraction = (u64::from(time.subsec_nanos()) << 32).div_ceil(1_000_000_000);

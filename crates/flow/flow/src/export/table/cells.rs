@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use tapline_packet::Timestamp;
+
 use super::{ColumnType, Data, NULL, RowGroup, Values};
-use crate::export::element::IpFamily;
+use crate::export::element::{FieldValue, IpFamily};
 
 /// A value of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +16,23 @@ pub(in crate::export) enum Cell<'t> {
     Time(i64),
     Bytes(&'t [u8]),
     Address(IpAddr),
+}
+
+impl<'t> Cell<'t> {
+    /// The value as records have it, in a column of this type. Texts are bytes.
+    #[inline]
+    pub(super) fn value(self, kind: ColumnType) -> FieldValue<'t> {
+        match self {
+            Cell::Null => FieldValue::Absent,
+            Cell::Number(number) => FieldValue::Number(number),
+            Cell::Time(nanos) if kind == ColumnType::Nanoseconds => {
+                FieldValue::Time(Timestamp::from_nanos(nanos))
+            }
+            Cell::Time(millis) => FieldValue::Time(Timestamp::from_nanos(millis.saturating_mul(1_000_000))),
+            Cell::Bytes(bytes) => FieldValue::Bytes(bytes),
+            Cell::Address(address) => FieldValue::Address(address),
+        }
+    }
 }
 
 /// All rows of a table, in their order.

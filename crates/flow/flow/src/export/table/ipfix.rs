@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Error;
 use crate::export::ExportOptions;
-use crate::export::element::{Element, IpFamily, ntp, variable};
+use crate::export::element::{Element, FieldValue, IpFamily, write_value};
 use crate::export::encoder::{field_specifier, numbers, words};
 use crate::export::template::Field;
 
@@ -106,7 +106,7 @@ impl TableEncoder for IpfixEncoder {
             let which = usize::from(of_v6.iter().any(|at| row[*at] != Cell::Null));
             record.clear();
             for (at, field) in &templates[which] {
-                write_cell(row[*at], &field.element, &mut record);
+                write_cell(row[*at], kinds[*at], &field.element, &mut record);
             }
             if out.is_empty() {
                 messages.begin(out);
@@ -160,35 +160,23 @@ impl Messages {
 }
 
 /// Writes a value in the octets of its element.
-fn write_cell(cell: Cell<'_>, element: &Element, out: &mut Vec<u8>) {
-    let number = match cell {
-        Cell::Bytes(bytes) if element.is_variable() => {
-            let cut = bytes.len().min(TEXT_MAX);
-            // Text is cut between characters, and bytes that are not UTF-8 anywhere.
-            let cut = std::str::from_utf8(bytes).map_or(cut, |text| text.floor_char_boundary(cut));
-            return variable(&bytes[..cut], out);
+fn write_cell(cell: Cell<'_>, kind: ColumnType, element: &Element, out: &mut Vec<u8>) {
+    let value = match cell.value(kind) {
+        // Text is cut between characters, and bytes that are not UTF-8 anywhere.
+        FieldValue::Bytes(text) if text.len() > TEXT_MAX => {
+            str::from_utf8(text).map_or(FieldValue::Bytes(text), FieldValue::Text)
         }
-        Cell::Null if element.is_variable() => return variable(&[], out),
-        Cell::Address(std::net::IpAddr::V4(address)) => return out.extend_from_slice(&address.octets()),
-        Cell::Address(std::net::IpAddr::V6(address)) => return out.extend_from_slice(&address.octets()),
-        Cell::Bytes(bytes) => bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)),
-        Cell::Number(number) => number,
-        Cell::Time(time) => match element.time_digits() {
-            Some(9) => ntp(Timestamp::from_nanos(time)),
-            Some(0) => time.div_euclid(1000) as u64,
-            _ => time as u64,
-        },
-        Cell::Null => 0,
+        value => value,
     };
-    let (bytes, len) = (number.to_be_bytes(), usize::from(element.len));
-    out.resize(out.len() + len.saturating_sub(bytes.len()), 0);
-    out.extend_from_slice(&bytes[bytes.len().saturating_sub(len)..]);
+    write_value(value, element, TEXT_MAX, out);
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::tests::{flows, table};
     use super::*;
+    use crate::export::ELEMENTS;
+    use crate::{Details, Http, LinkHeader, Sampling};
 
     fn number(bytes: &[u8], at: usize, len: usize) -> usize {
         bytes[at..at + len].iter().fold(0, |number, byte| number << 8 | usize::from(*byte))
@@ -254,6 +242,53 @@ mod tests {
                 sides.map(|side| (octets(side.address), side.bytes)).collect();
             assert_eq!(found, expected);
             assert!(parts.len() > 1 || bytes_max == usize::MAX);
+        }
+    }
+
+    /// Details with texts that are cut, within a character too, and octets of several lengths.
+    fn details(number: usize) -> Details {
+        let cut = format!("{}{}", "a".repeat(number % 2), "ä".repeat(TEXT_MAX / 2 + 1));
+        let link = LinkHeader { source: Some([2, 0, 0, 0, 0, 9]), ..LinkHeader::default() };
+        Details {
+            http: Some(Http { host: cut.as_str().into(), target: "/".into(), ..Http::default() }),
+            payload: [b"\xff\x00".repeat(30).into(), Box::default()],
+            link: Some([link; 2]),
+            ..Details::default()
+        }
+    }
+
+    #[test]
+    fn records_are_those_of_exporters() {
+        let names: Vec<&str> = ELEMENTS.iter().map(|element| element.name).collect();
+        // Those of IPv6 are the same elements as those of IPv4, and no exporter is given.
+        let names: Vec<&str> = names
+            .into_iter()
+            .filter(|name| !["IPv6", "exporter"].iter().any(|part| name.contains(part)))
+            .collect();
+        let mut flows = flows(300);
+        for (number, flow) in flows.iter_mut().enumerate().step_by(3) {
+            flow.context.mpls = 77;
+            flow.details = Some(Box::new(details(number)));
+        }
+        for is_biflow in [false, true] {
+            let of_rows = ExportOptions::of_rows(&names.join(","), is_biflow);
+            let options = ExportOptions { domain: 77, has_places: true, ..of_rows };
+            let shape = TableShape::new(&options).expect("a template");
+            let mut encoder = IpfixEncoder::new(&shape, &options).expect("elements");
+            let parts = encoder.encode(&table(&shape, &flows), usize::MAX).expect("rows");
+            let sets = messages(&parts[0].bytes).into_iter().flat_map(|(_, sets)| sets);
+            let written: Vec<u8> = sets.filter(|(id, _)| *id != 2).flat_map(|(_, bytes)| bytes).collect();
+            let mut expected = Vec::new();
+            for flow in &flows {
+                let fields = &encoder.templates[usize::from(flow.endpoints[0].address.is_ipv6())];
+                shape.context(Sampling::NONE).for_each_row(flow, |view, _| {
+                    for (_, Field { element, is_reverse }) in fields {
+                        let value = view.field_value(element.value, *is_reverse);
+                        write_value(value, element, TEXT_MAX, &mut expected);
+                    }
+                });
+            }
+            assert!(written == expected, "of both directions: {is_biflow}");
         }
     }
 

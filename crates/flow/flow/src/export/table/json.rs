@@ -1,10 +1,7 @@
 //! Tables as lines of JSON, byte for byte those of `RowWriter`.
 
-use tapline_packet::Timestamp;
-
 use super::{Cell, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape, encode_rows};
 use crate::Error;
-use crate::export::element::FieldValue;
 use crate::export::text::{ValueText, end_json_line, json_key, json_text};
 
 /// Encodes tables as lines of JSON.
@@ -45,15 +42,10 @@ impl TableEncoder for JsonEncoder {
 }
 
 fn write_cell(cell: Cell<'_>, kind: ColumnType, values: &mut ValueText, out: &mut Vec<u8>) {
-    let value = match cell {
-        Cell::Number(number) => FieldValue::Number(number),
-        Cell::Time(time) if kind == ColumnType::Nanoseconds => FieldValue::Time(Timestamp::from_nanos(time)),
-        Cell::Time(millis) => FieldValue::Time(Timestamp::from_nanos(millis.saturating_mul(1_000_000))),
-        Cell::Address(address) => FieldValue::Address(address),
-        Cell::Bytes(octets) if matches!(kind, ColumnType::Octets(_)) => FieldValue::Bytes(octets),
-        Cell::Bytes(text) => return json_text(text, out),
-        Cell::Null => return,
-    };
+    if let (Cell::Bytes(text), ColumnType::Text) = (cell, kind) {
+        return json_text(text, out);
+    }
+    let value = cell.value(kind);
     if matches!(kind, ColumnType::Unsigned(_)) {
         return values.write(value, kind, out);
     }

@@ -1,6 +1,6 @@
 //! Tables in parts, as formats have them that know columns: whole flows, addresses as texts.
 
-use super::{Cell, Cells, ColumnType, Data, EncodedRows, FlowTable, RowGroup, Values};
+use super::{Cells, ColumnType, Data, EncodedRows, FlowTable, RowGroup, Values};
 use crate::Error;
 
 /// Maximum bytes of a value in any of these formats, without those of texts.
@@ -21,7 +21,9 @@ pub(in crate::export) fn encode_parts(
     let (mut group, mut rows) = (RowGroup::new(&plain), 0);
     for (at, end) in table.ends.iter().enumerate() {
         while rows < end.rows {
-            group.columns.iter_mut().zip(cells.next_row()).for_each(|(values, cell)| values.push_cell(*cell));
+            for ((values, cell), kind) in group.columns.iter_mut().zip(cells.next_row()).zip(kinds) {
+                values.push(cell.value(*kind));
+            }
             group.rows += 1;
             rows += 1;
         }
@@ -37,28 +39,6 @@ pub(in crate::export) fn encode_parts(
 }
 
 impl Values {
-    fn push_cell(&mut self, cell: Cell<'_>) {
-        use super::FieldValue;
-        match (cell, &mut self.data) {
-            (Cell::Time(time), Data::Wide(values)) => {
-                values.push(time);
-                self.note_present();
-            }
-            (Cell::Number(number), _) => {
-                self.push(FieldValue::Number(number));
-            }
-            (Cell::Address(address), _) => {
-                self.push(FieldValue::Address(address));
-            }
-            (Cell::Bytes(bytes), _) => {
-                self.push_bytes(bytes);
-            }
-            (Cell::Null | Cell::Time(_), _) => {
-                self.push_null();
-            }
-        }
-    }
-
     fn text_len(&self) -> usize {
         match &self.data {
             Data::Bytes { bytes, .. } => bytes.len(),
