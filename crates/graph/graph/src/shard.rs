@@ -13,8 +13,8 @@
 //!   block to go on with takes a piece of the source, computes the hashes, and publishes the piece as a block;
 //! - else from one more thread, the reader: it copies each span of bytes once, and hands over blocks of 256 KiB.
 //!
-//! Either takes a few locks a block and none a packet. A slow worker holds the others back, which then wait for a free block; memory stays
-//! bounded.
+//! Either takes a few locks a block and none a packet. A slow worker holds the others back, which then wait for a free
+//! block, or until blocks with very long packets have less than 64 MiB; memory stays bounded.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -24,7 +24,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
-use tapline_source::{Advance, Error, Event, InterfaceAccount, Piece, PieceReader, Source};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Piece, PieceReader, Source, free_long_buffer};
 use tapline_sys::tsc;
 
 use self::block::Block;
@@ -33,7 +33,11 @@ use crate::worker_merge::Watermark;
 
 mod block;
 mod reader;
+#[cfg(test)]
+mod tests;
 
+/// With so many bytes in blocks no further one is begun. Only very long packets need as many.
+const FILLED_LEN_MAX: usize = 64 << 20;
 /// The longest time that a worker waits for the first block of a source.
 const BEGINNING_WAIT: Duration = Duration::from_secs(1);
 /// The longest time that a stopped worker waits for the reader's last account.
@@ -96,12 +100,10 @@ impl SharedBlocks {
             if state.is_stopped || state.open == 0 {
                 return None;
             }
-            if let Some(mut block) = state.spare.pop() {
+            if state.has_room() {
+                let Some(mut block) = state.spare.pop() else { return Some(Block::new(workers)) };
                 block.clear();
                 return Some(block);
-            }
-            if state.filled.len() < state.blocks_max() {
-                return Some(Block::new(workers));
             }
             state.is_full = true;
             state = self.freed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -134,19 +136,16 @@ impl SharedBlocks {
 }
 
 impl ShardState {
-    /// The most blocks, filled or begun.
-    fn blocks_max(&self) -> usize {
-        2 * self.at.len() + 2
-    }
-
-    /// Whether a worker may fill a block.
+    /// Whether another block may be begun.
     fn has_room(&self) -> bool {
-        !self.has_all && self.filled.len() + self.begun < self.blocks_max()
+        let blocks = self.filled.iter().map(Arc::as_ref).chain(self.early.values());
+        let len: usize = blocks.map(|block| block.bytes.len()).sum();
+        self.filled.len() + self.begun < 2 * self.at.len() + 2 && len < FILLED_LEN_MAX
     }
 
     /// Whether other blocks can follow only once a worker is through with one.
     fn is_waiting_for_room(&self) -> bool {
-        self.is_full || !self.has_all && self.begun == 0 && self.filled.len() >= self.blocks_max()
+        self.is_full || !self.has_all && self.begun == 0 && !self.has_room()
     }
 
     /// Takes a block of a piece, or what came in place of it.
@@ -179,7 +178,10 @@ impl ShardState {
         while self.first < first {
             let Some(block) = self.filled.pop_front() else { break };
             self.first += 1;
-            self.spare.extend(Arc::into_inner(block));
+            if let Some(mut block) = Arc::into_inner(block) {
+                free_long_buffer(&mut block.bytes);
+                self.spare.push(block);
+            }
         }
         if self.is_full {
             desk.freed.notify_one();
@@ -319,6 +321,7 @@ impl FlowShardSource {
                 return self.end(state);
             }
             if let Some(pieces) = desk.pieces.as_deref()
+                && !state.has_all
                 && state.has_room()
             {
                 state.begun += 1;

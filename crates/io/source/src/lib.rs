@@ -23,5 +23,5 @@ pub use account::{
 };
 pub use cause::{LossCause, LossCounts, SkipCause};
 pub use error::Error;
-pub use pieces::{Piece, PieceReader};
+pub use pieces::{Piece, PieceReader, free_long_buffer};
 pub use source::{Advance, Event, Source};

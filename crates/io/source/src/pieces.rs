@@ -11,6 +11,17 @@ use tapline_packet::{Interface, Record};
 
 use crate::{Advance, Error, Source};
 
+/// The greatest capacity of a buffer that is kept for further pieces.
+const KEPT_LEN_MAX: usize = 1 << 20;
+
+/// Frees a buffer that a very long packet has made long. Kept for further pieces, it would make one after the other as
+/// long.
+pub fn free_long_buffer(bytes: &mut Vec<u8>) {
+    if bytes.capacity() > KEPT_LEN_MAX {
+        *bytes = Vec::new();
+    }
+}
+
 /// Packets of a piece of a source, with the memory that they are in.
 #[derive(Clone, Debug, Default)]
 pub struct Piece {

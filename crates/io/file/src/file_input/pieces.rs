@@ -19,8 +19,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use tapline_packet::Interface;
-use tapline_source::{Advance, Error, Piece, PieceReader, Source};
+use tapline_packet::{Interface, Record};
+use tapline_source::{Advance, Error, Piece, PieceReader, Source, free_long_buffer};
 
 use super::FileInput;
 use crate::read::Scout;
@@ -63,7 +63,8 @@ struct State {
     /// Number of the next of them, and packets before it.
     number: u64,
     packets: u64,
-    spare: Vec<Piece>,
+    /// Buffers of pieces that came back.
+    spare: Vec<(Vec<u8>, Vec<Record>)>,
     counts: PieceCounts,
     is_over: bool,
     error: Option<crate::Error>,
@@ -127,10 +128,10 @@ impl FilePieces {
     }
 
     /// Reads a piece, and parses it ahead.
-    fn draft(&self, number: u64, scout: Option<&Scout>, memory: Piece) -> Draft {
+    fn draft(&self, number: u64, scout: Option<&Scout>, memory: (Vec<u8>, Vec<Record>)) -> Draft {
         let _alarm = Alarm(self);
         let offset = self.start.saturating_add(number.saturating_mul(self.piece_len as u64));
-        Draft::read(&self.file, offset, self.piece_len, scout, (memory.bytes, memory.records))
+        Draft::read(&self.file, offset, self.piece_len, scout, memory)
     }
 }
 
@@ -150,7 +151,7 @@ impl State {
         let len = self.left_over.len() + draft.piece().len();
         if (len as u64) < self.need && !draft.is_last() {
             self.left_over.extend_from_slice(draft.piece());
-            return self.take_back(draft);
+            return self.take_back(draft.bytes, draft.records);
         }
         draft.put_before(&mut self.left_over);
         let Some(source) = self.input.files.only() else { return };
@@ -173,10 +174,10 @@ impl State {
 
     /// Hands out the packets of a piece that was parsed, if it has any.
     fn hand_out(&mut self, draft: Draft) {
-        if draft.records.is_empty() {
-            return self.take_back(draft);
-        }
         let Draft { bytes, records, .. } = draft;
+        if records.is_empty() {
+            return self.take_back(bytes, records);
+        }
         let packets = records.len() as u64;
         self.ready.push_back(Piece {
             number: self.number,
@@ -190,8 +191,11 @@ impl State {
         self.packets += packets;
     }
 
-    fn take_back(&mut self, draft: Draft) {
-        self.spare.push(Piece { bytes: draft.bytes, records: draft.records, ..Piece::default() });
+    fn take_back(&mut self, mut bytes: Vec<u8>, records: Vec<Record>) {
+        free_long_buffer(&mut bytes);
+        if !bytes.is_empty() {
+            self.spare.push((bytes, records));
+        }
     }
 
     /// Makes a new scout if the file has described sections or interfaces.
@@ -206,9 +210,9 @@ impl State {
 impl PieceReader for FilePieces {
     fn read(&self, piece: &mut Piece, wait: Duration) -> Result<Advance, Error> {
         let mut state = self.lock();
-        let former = std::mem::take(piece);
-        state.spare.extend((!former.bytes.is_empty()).then_some(former));
-        let mut has_waited = false;
+        let Piece { bytes, records, .. } = std::mem::take(piece);
+        state.take_back(bytes, records);
+        let (mut has_waited, mut drafts) = (false, 0);
         loop {
             if let Some(found) = state.ready.pop_front() {
                 *piece = found;
@@ -217,7 +221,12 @@ impl PieceReader for FilePieces {
             if state.is_over {
                 return state.error.take().map_or(Ok(Advance::End), |error| Err(error.into()));
             }
+            if drafts == self.ahead_max {
+                // All of a very long packet: the caller may have other work meanwhile.
+                return Ok(Advance::Idle);
+            }
             if state.next - state.turn < self.ahead_max {
+                drafts += 1;
                 let number = state.next;
                 state.next += 1;
                 let (memory, scout) = (state.spare.pop().unwrap_or_default(), state.scout.clone());

@@ -258,6 +258,41 @@ fn packets_longer_than_pieces_are_whole() {
     }
 }
 
+/// Buffers of very long packets do not stay with the pieces behind them.
+#[test]
+fn memory_of_very_long_packets_is_freed() {
+    const LONG: usize = 2 << 20;
+    let place = Place::new();
+    let mut file = Bytes::new(ByteOrder::Little);
+    // D-Bus allows packets of 128 MiB.
+    file.pcap_header(0xa1b2_c3d4, (2, 4), 1 << 27, 231);
+    for _ in 0..4 {
+        file.pcap_record((1, 0), LONG as u32, &[], &vec![0; LONG]);
+    }
+    for at in 0..2000 {
+        file.pcap_record((2, at), 100, &[], &data(100));
+    }
+    let pieces = FilePieces::cut(&mut open(place.holding(&file.bytes)).unwrap(), 1, 16 << 10, 0).unwrap();
+    // Several are held at a time, as by workers.
+    let mut held = [const { None }; 3];
+    let (mut long, mut short) = (0, 0);
+    for turn in 0.. {
+        let piece: &mut Piece = held[turn % held.len()].get_or_insert_default();
+        match pieces.read(piece, WAIT).unwrap() {
+            Advance::Batch => {}
+            Advance::Idle => continue,
+            Advance::End => break,
+        }
+        if piece.records.iter().any(|record| record.cap_len as usize == LONG) {
+            long += 1;
+        } else {
+            short += 1;
+            assert!(piece.bytes.capacity() < LONG, "piece {turn} has a buffer of {}", piece.bytes.capacity());
+        }
+    }
+    assert_eq!((long, short > 10), (4, true), "{short} pieces of short packets");
+}
+
 /// Damage anywhere ends the pieces where it ends the file, with its words.
 #[test]
 fn mutated_files_end_alike() {
