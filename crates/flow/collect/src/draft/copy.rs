@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use tapline_flow::EndReason;
-use tapline_flow::export::{LayoutField, RecordLayout};
+use tapline_flow::export::{LayoutField, RecordLayout, Value};
 use tapline_packet::Timestamp;
 
 use super::plan::{Address, Number};
@@ -58,15 +58,18 @@ pub(crate) struct CopyPlan {
 }
 
 impl CopyPlan {
-    /// The plan for records of a template that go to an exporter; `None` if one of its fields cannot be copied.
-    fn new(plan: &Plan, layout: &RecordLayout) -> Option<CopyPlan> {
+    /// The plan for records of a template that go to an exporter.
+    ///
+    /// # Errors
+    /// The plan as it was, if one of its fields cannot be copied.
+    fn new(plan: Plan, layout: &RecordLayout) -> Result<CopyPlan, Plan> {
         let mut versions = plan.addresses.iter().flatten().map(|address| address.is_v6);
         let is_v6 = versions.next().unwrap_or(false);
         if versions.any(|other| other != is_v6) || layout.record_len(is_v6) > 256 {
-            return None;
+            return Err(plan);
         }
         let mut copy = CopyPlan {
-            plan: plan.clone(),
+            plan,
             is_v6,
             len: layout.record_len(is_v6),
             record: Box::new([0; ROOM]),
@@ -83,63 +86,48 @@ impl CopyPlan {
             domain: None,
             exporters: [None; 2],
         };
-        layout.fields(is_v6).iter().try_for_each(|field| copy.add(*field))?;
-        Some(copy)
+        match layout.fields(is_v6).iter().try_for_each(|field| copy.add(*field)) {
+            Some(()) => Ok(copy),
+            None => Err(copy.plan),
+        }
     }
 
-    /// Adds a field of the exporter, by its number and the length that it has in flows.
-    fn add(&mut self, LayoutField { id, at, len }: LayoutField) -> Option<()> {
-        let (to, plan) = (u8::try_from(at).ok()?, &self.plan);
-        let number = match (id?, len) {
-            (1, 8) => plan.octets,
-            (2, 8) => plan.packets,
-            (4, 1) => plan.protocol,
-            (5, 1) => plan.tos,
-            (6, 1) => plan.tcp_flags,
-            (7, 2) => plan.ports[0],
-            (11, 2) => plan.ports[1],
-            (9 | 29, 1) => plan.prefix_lens[0],
-            (13 | 30, 1) => plan.prefix_lens[1],
-            (10, 4) => plan.ingress,
-            (14, 4) => plan.egress,
-            (16, 4) => plan.autonomous_systems[0],
-            (17, 4) => plan.autonomous_systems[1],
-            (52, 1) => plan.ttls[0],
-            (53, 1) => plan.ttls[1],
-            (61, 1) => plan.direction,
+    /// Adds a field of the exporter.
+    fn add(&mut self, LayoutField { value, at, len }: LayoutField) -> Option<()> {
+        let to = u8::try_from(at).ok()?;
+        // Values that are computed, or are not in the record.
+        let place = match value {
+            Value::SamplingInterval => &mut self.sampling,
+            Value::Vlan => &mut self.vlan,
+            Value::ExporterV4 => &mut self.exporters[0],
+            Value::ExporterV6 => &mut self.exporters[1],
+            Value::EndReason => &mut self.end_reason,
+            Value::ObservationDomain => &mut self.domain,
+            Value::StartMilliseconds => &mut self.start,
+            Value::EndMilliseconds => &mut self.end,
+            Value::StartUptime | Value::EndUptime | Value::StartSeconds | Value::EndSeconds => return None,
             // Only ICMP has it.
-            (32 | 139, 2) => return Some(()),
-            (8 | 27, _) => return self.add_address(self.plan.addresses[0], to, len),
-            (12 | 28, _) => return self.add_address(self.plan.addresses[1], to, len),
-            (15 | 62, _) => return self.add_address(self.plan.next_hop, to, len),
-            (60, 1) => {
-                let is_known = plan.addresses.iter().any(Option::is_some);
+            Value::IcmpTypeCode => return Some(()),
+            Value::IpVersion => {
+                let is_known = self.plan.addresses.iter().any(Option::is_some);
                 self.record[at] = if is_known { 4 + 2 * u8::from(self.is_v6) } else { 0 };
                 return Some(());
             }
-            _ => return self.add_computed(id?, to, len),
-        };
-        if number.is_given() {
-            self.of_len(len)?.push(NumberCopy { from: number, to });
-        }
-        Some(())
-    }
-
-    /// Adds a field whose value is computed, or is not in the record.
-    fn add_computed(&mut self, id: u16, to: u8, len: usize) -> Option<()> {
-        let place = match (id, len) {
-            (34, 4) => &mut self.sampling,
-            (58 | 243, 2) => &mut self.vlan,
-            (130, 4) => &mut self.exporters[0],
-            (131, 16) => &mut self.exporters[1],
-            (136, 1) => &mut self.end_reason,
-            (149, 4) => &mut self.domain,
-            (152, 8) => &mut self.start,
-            (153, 8) => &mut self.end,
-            _ => return None,
+            _ => match self.plan.address(value).copied() {
+                Some(address) => return self.add_address(address, to, len),
+                None => return self.add_number(value, to, len),
+            },
         };
         // Two elements may have the VLAN.
         place.replace(to).is_none().then_some(())
+    }
+
+    fn add_number(&mut self, value: Value, to: u8, len: usize) -> Option<()> {
+        let from = *self.plan.number(value)?.0;
+        if from.is_given() {
+            self.of_len(len)?.push(NumberCopy { from, to });
+        }
+        Some(())
     }
 
     fn add_address(&mut self, address: Option<Address>, to: u8, len: usize) -> Option<()> {
@@ -261,7 +249,8 @@ fn put<const LEN: usize>(number: u64, to: u8, record: &mut Record) {
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlans {
     layout: Option<Arc<RecordLayout>>,
-    plans: Vec<(Plan, Option<CopyPlan>)>,
+    /// Those that cannot be copied, too.
+    plans: Vec<Result<CopyPlan, Plan>>,
     /// The one that was replaced last.
     replaced: usize,
 }
@@ -272,9 +261,13 @@ impl CopyPlans {
         if !self.layout.as_ref().is_some_and(|known| Arc::ptr_eq(known, layout)) {
             *self = CopyPlans { layout: Some(Arc::clone(layout)), ..CopyPlans::default() };
         }
-        let known = self.plans.iter().position(|(known, _)| known == plan);
+        let is_it = |known: &Result<CopyPlan, Plan>| match known {
+            Ok(copy) => copy.plan == *plan,
+            Err(known) => known == plan,
+        };
+        let known = self.plans.iter().position(is_it);
         let at = known.unwrap_or_else(|| {
-            let made = (plan.clone(), CopyPlan::new(plan, layout));
+            let made = CopyPlan::new(plan.clone(), layout);
             if self.plans.len() < PLANS_MAX {
                 self.plans.push(made);
                 return self.plans.len() - 1;
@@ -283,7 +276,7 @@ impl CopyPlans {
             self.plans[self.replaced] = made;
             self.replaced
         });
-        self.plans[at].1.as_mut()
+        self.plans[at].as_mut().ok()
     }
 }
 
@@ -314,9 +307,9 @@ mod tests {
         let layout = layout(COLLECTED);
         let router = [8, 12, 15, 10, 14, 2, 1, 22, 21, 16, 17].map(|id| (id, 4));
         let router = [&router[..], &[(7, 2), (11, 2), (6, 1), (4, 1), (5, 1), (61, 1), (48, 1)]].concat();
-        assert!(CopyPlan::new(&plan(&router), &layout).is_some());
+        assert!(CopyPlan::new(plan(&router), &layout).is_ok());
         let v6 = [(27, 16), (28, 16), (62, 16), (152, 8), (153, 8), (1, 8), (2, 8), (139, 2), (131, 16)];
-        assert!(CopyPlan::new(&plan(&v6), &layout).is_some_and(|plan| plan.is_v6()));
+        assert!(CopyPlan::new(plan(&v6), &layout).is_ok_and(|plan| plan.is_v6()));
     }
 
     #[test]
@@ -325,10 +318,10 @@ mod tests {
         for template in
             ["default,flowStartSeconds", "default,natEvent", "vlanId,dot1qVlanId", "initialTCPFlags"]
         {
-            assert!(CopyPlan::new(&plan_of_v4, &layout(template)).is_none(), "{template}");
+            assert!(CopyPlan::new(plan_of_v4.clone(), &layout(template)).is_err(), "{template}");
         }
         let two_versions = plan(&[(8, 4), (28, 16), (1, 4), (2, 4)]);
-        assert!(CopyPlan::new(&two_versions, &layout(COLLECTED)).is_none());
+        assert!(CopyPlan::new(two_versions, &layout(COLLECTED)).is_err());
     }
 
     #[test]

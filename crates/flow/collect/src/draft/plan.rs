@@ -83,26 +83,26 @@ pub(crate) struct Plan {
     /// The fields that each record gives.
     known: KnownFields,
     pub(super) addresses: [Option<Address>; 2],
-    pub(super) next_hop: Option<Address>,
+    next_hop: Option<Address>,
     pub(super) exporter: Option<Address>,
     clock: Option<Clock>,
     /// Start and end.
     times: [Number; 2],
     pub(super) octets: Number,
     pub(super) packets: Number,
-    pub(super) ports: [Number; 2],
-    pub(super) protocol: Number,
-    pub(super) tcp_flags: Number,
-    pub(super) tos: Number,
-    pub(super) ttls: [Number; 2],
+    ports: [Number; 2],
+    protocol: Number,
+    tcp_flags: Number,
+    tos: Number,
+    ttls: [Number; 2],
     icmp: Number,
-    pub(super) ingress: Number,
-    pub(super) egress: Number,
+    ingress: Number,
+    egress: Number,
     pub(super) vlan: Number,
-    pub(super) direction: Number,
+    direction: Number,
     pub(super) end_reason: Number,
-    pub(super) autonomous_systems: [Number; 2],
-    pub(super) prefix_lens: [Number; 2],
+    autonomous_systems: [Number; 2],
+    prefix_lens: [Number; 2],
     sampling: Number,
     sampler: Number,
 }
@@ -166,7 +166,7 @@ impl Plan {
         Some(())
     }
 
-    fn address(&mut self, field: Value) -> Option<&mut Option<Address>> {
+    pub(super) fn address(&mut self, field: Value) -> Option<&mut Option<Address>> {
         Some(match field {
             Value::SourceAddress => &mut self.addresses[0],
             Value::DestinationAddress => &mut self.addresses[1],
@@ -177,7 +177,7 @@ impl Plan {
     }
 
     /// The number of a field, and the field of the flow that is known with it.
-    fn number(&mut self, field: Value) -> Option<(&mut Number, Option<(KnownField, usize)>)> {
+    pub(super) fn number(&mut self, field: Value) -> Option<(&mut Number, Option<(KnownField, usize)>)> {
         Some(match field {
             Value::StartUptime | Value::StartMilliseconds | Value::StartSeconds => (&mut self.times[0], None),
             Value::EndUptime | Value::EndMilliseconds | Value::EndSeconds => (&mut self.times[1], None),

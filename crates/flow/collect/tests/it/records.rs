@@ -16,7 +16,7 @@ const TEMPLATES: [&str; 4] = [
     "default,samplingInterval,exporterIPv4Address,exporterIPv6Address,bgpSourceAsNumber,bgpDestinationAsNumber,\
      ipNextHopIPv4Address",
     "sourceIPv4PrefixLength,destinationIPv4PrefixLength,observationDomainId,minimumTTL,maximumTTL,dot1qVlanId,\
-     flowEndReason,sourceIPv4Address,packetDeltaCount",
+     flowEndReason,sourceIPv4Address,packetDeltaCount,packetTotalCount,octetTotalCount",
     "vlanId,dot1qVlanId,octetDeltaCount",
     "default,flowStartSeconds,natEvent",
 ];

@@ -10,7 +10,7 @@
 
 use std::net::IpAddr;
 
-use super::element::{FixedRecord, RecordView};
+use super::element::{FixedRecord, RecordView, Value};
 use super::template::Template;
 use super::{ExportOptions, Version};
 use crate::{Error, Flow, Sampling};
@@ -18,8 +18,8 @@ use crate::{Error, Flow, Sampling};
 /// A field of the records of an exporter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutField {
-    /// The number of the element in IANA's registry; `None` for an element of another registry.
-    pub id: Option<u16>,
+    /// Source of the field's value.
+    pub value: Value,
     /// The place of the field, in octets from the beginning of the record.
     pub at: usize,
     /// The length in octets.
@@ -71,10 +71,9 @@ impl RecordLayout {
 fn fields(template: &Template) -> Vec<LayoutField> {
     let mut at = 0;
     let field = |field: &super::template::Field| {
-        let (enterprise, id) = field.number(0);
         let len = usize::from(field.element.len);
         at += len;
-        LayoutField { id: enterprise.is_none().then_some(id), at: at - len, len }
+        LayoutField { value: field.element.value, at: at - len, len }
     };
     template.fields.iter().map(field).collect()
 }
@@ -183,15 +182,15 @@ mod tests {
     fn fields_follow_each_other() {
         let layout = RecordLayout::of(&options("default,bgpSourceAsNumber,initialTCPFlags"));
         let layout = layout.expect("they exist").expect("no length varies");
-        for (is_v6, addresses) in [(false, [(8, 4), (12, 4)]), (true, [(27, 16), (28, 16)])] {
+        for (is_v6, len) in [(false, 4), (true, 16)] {
             let fields = layout.fields(is_v6);
-            let first = [0, 1].map(|at| (fields[at].id.expect("IANA's"), fields[at].len));
-            assert_eq!(first, addresses);
+            let first = [0, 1].map(|at| (fields[at].value, fields[at].len));
+            assert_eq!(first, [(Value::SourceAddress, len), (Value::DestinationAddress, len)]);
             let ends = fields.iter().map(|field| field.at + field.len);
             let begins: Vec<usize> =
                 fields.iter().map(|field| field.at).skip(1).chain([layout.record_len(is_v6)]).collect();
             assert_eq!(ends.collect::<Vec<_>>(), begins);
-            assert_eq!(fields.last().map(|field| field.id), Some(None), "CERT's");
+            assert_eq!(fields.last().map(|field| field.value), Some(Value::TcpFlagsFirst));
         }
     }
 
