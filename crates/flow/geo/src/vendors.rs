@@ -12,11 +12,14 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
+use csv::{ReaderBuilder, Trim};
+
 use crate::place::is_plain;
 
-const REGISTRIES: [&str; 5] = ["MA-L,", "MA-M,", "MA-S,", "IAB,", "CID,"];
-/// The beginnings of IEEE's files.
-const HEADS: [&[u8]; 2] = [b"Registry,Assignment,", b"OUI/MA-"];
+/// The beginnings of IEEE's files as CSV, with and without a heading.
+const CSV_HEADS: [&[u8]; 6] = [b"Registry,Assignment,", b"MA-L,", b"MA-M,", b"MA-S,", b"IAB,", b"CID,"];
+/// The beginning of IEEE's files as text.
+const TEXT_HEAD: &[u8] = b"OUI/MA-";
 /// Bits of a MAC address.
 const BITS: u32 = 48;
 
@@ -32,18 +35,24 @@ impl VendorTable {
     pub(crate) fn parse(bytes: &[u8]) -> Option<VendorTable> {
         let lines = || bytes.split(|byte| *byte == b'\n');
         let first = lines().find(|line| !line.trim_ascii().is_empty() && !line.starts_with(b"#"))?;
-        if !HEADS.iter().any(|head| first.starts_with(head)) && entry(first).is_none() {
+        let mut table = VendorTable::default();
+        if CSV_HEADS.iter().any(|head| first.starts_with(head)) {
+            let mut csv = ReaderBuilder::new();
+            let records = csv.has_headers(false).flexible(true).trim(Trim::All).from_reader(bytes);
+            for record in records.into_records().flatten() {
+                table.add(record.get(1).zip(record.get(2)).and_then(|(prefix, name)| entry(prefix, name)));
+            }
+        } else if first.starts_with(TEXT_HEAD) || entry_of_line(first).is_some() {
+            lines().for_each(|line| table.add(entry_of_line(line)));
+        } else {
             return None;
         }
-        // Addresses in quotes may go over several lines.
-        let is_csv = first.starts_with(HEADS[0]);
-        let is_entry =
-            |line: &&[u8]| !is_csv || REGISTRIES.iter().any(|name| line.starts_with(name.as_bytes()));
-        let mut table = VendorTable::default();
-        for (bits, prefix, name) in lines().filter(is_entry).filter_map(entry) {
-            table.prefixes.entry(Reverse(bits)).or_default().entry(prefix).or_insert(name);
-        }
         Some(table)
+    }
+
+    fn add(&mut self, entry: Option<Entry>) {
+        let Some((bits, prefix, name)) = entry else { return };
+        self.prefixes.entry(Reverse(bits)).or_default().entry(prefix).or_insert(name);
     }
 
     /// The vendor of the longest prefix of an address.
@@ -60,37 +69,18 @@ impl VendorTable {
     }
 }
 
-/// The bits of a prefix, the prefix, and the name of a line that has them.
-fn entry(line: &[u8]) -> Option<(u32, u64, Box<str>)> {
-    let line = std::str::from_utf8(line).ok()?;
-    let (prefix, name) = match REGISTRIES.iter().find_map(|registry| line.strip_prefix(registry)) {
-        Some(rest) => {
-            let (prefix, rest) = rest.split_once(',')?;
-            (prefix, first_field(rest))
-        }
-        None => {
-            let (prefix, rest) = line.split_at(line.find(char::is_whitespace)?);
-            (prefix, last_name(rest).to_owned())
-        }
-    };
+/// The bits of a prefix, the prefix, and the name.
+type Entry = (u32, u64, Box<str>);
+
+fn entry(prefix: &str, name: &str) -> Option<Entry> {
     let (bits, prefix) = prefix_of(prefix)?;
-    (!name.is_empty() && is_plain(&name)).then(|| (bits, prefix, name.into()))
+    (!name.is_empty() && is_plain(name)).then(|| (bits, prefix, name.into()))
 }
 
-/// The first field of a line with commas (RFC 4180).
-fn first_field(text: &str) -> String {
-    let Some(quoted) = text.strip_prefix('"') else {
-        return text.split(',').next().unwrap_or_default().trim().to_owned();
-    };
-    let mut field = String::new();
-    let mut letters = quoted.chars().peekable();
-    while let Some(letter) = letters.next() {
-        if letter == '"' && letters.next_if_eq(&'"').is_none() {
-            break;
-        }
-        field.push(letter);
-    }
-    field.trim().to_owned()
+fn entry_of_line(line: &[u8]) -> Option<Entry> {
+    let line = std::str::from_utf8(line).ok()?;
+    let (prefix, rest) = line.split_at(line.find(char::is_whitespace)?);
+    entry(prefix, last_name(rest))
 }
 
 /// The name behind a prefix: of several with tabs the last one before a comment.
