@@ -7,6 +7,7 @@
 //! ```
 
 mod blocks;
+mod encoder;
 mod endings;
 mod erf;
 #[cfg(test)]

@@ -8,11 +8,11 @@ use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Selection};
 use tapline_sys::open_files;
 
 use super::blocks::{Blocks, Next};
+use super::encoder::Encoder;
 use super::name::Names;
-use super::options::{FileCreator, Format, WriteOptions};
+use super::options::{FileCreator, WriteOptions};
 use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
-use super::{erf, pcap, pcapng};
 use crate::error::WriteError;
 use crate::section::InterfaceStatistics;
 
@@ -99,19 +99,6 @@ impl OutputFiles for Box<dyn FileCreator> {
     }
 }
 
-enum Encoder {
-    Pcap {
-        encoder: pcap::Encoder,
-        /// The last interface whose link type was found to fit, and the most bytes of its packets.
-        fits: Option<(InterfaceId, u32)>,
-    },
-    /// The interfaces described so far.
-    Pcapng {
-        interfaces: Vec<Interface>,
-    },
-    Erf,
-}
-
 impl FileWriter {
     /// Creates the first file and writes its header. `interfaces` are those known so far; for pcap the first gives the
     /// link type. `now` begins the first period and its name.
@@ -139,16 +126,7 @@ impl FileWriter {
                 "standard output cannot be rotated: give a file name with -w".to_owned(),
             ));
         }
-        let encoder = match options.format {
-            Format::Pcap => {
-                let known: Vec<Interface> =
-                    interfaces.iter().map(|interface| described(interface, &options)).collect();
-                let encoder = pcap::Encoder::new(options.precision, &known, options.snap_len);
-                Encoder::Pcap { encoder, fits: None }
-            }
-            Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
-            Format::Erf => Encoder::Erf,
-        };
+        let encoder = Encoder::new(&options, interfaces);
         let blocks = options.blocks.clone().map(|queue| Blocks::new(queue, options.section.clone()));
         let names = Names::new(&options.path, options.rotation.period_s.is_some(), options.rotation.count);
         let mut writer = FileWriter {
@@ -193,7 +171,7 @@ impl FileWriter {
     /// Notes that packets of this interface may come, so that [`notices`](Self::notices) says it if the file cannot
     /// hold them.
     pub fn expect(&mut self, id: InterfaceId, interface: &Interface) {
-        let Some(reason) = self.misfit(id, interface) else { return };
+        let Some(reason) = self.encoder.misfit(id, interface) else { return };
         if !self.unfit_told.contains(&id) && self.unfit_told.len() < UNFIT_TOLD_MAX {
             self.unfit_told.push(id);
             let name = if interface.label().is_empty() { "another interface" } else { interface.label() };
@@ -311,7 +289,7 @@ impl FileWriter {
         interfaces: &[Interface],
     ) -> Result<(), WriteError> {
         self.append_blocks()?;
-        self.describe_new_interfaces(interfaces);
+        self.encoder.describe_new_interfaces(&mut self.buffer, interfaces, &self.options);
         let size_max = self.course.size_max();
         for index in selection.iter() {
             let Some(current) = &mut self.current else { return Err(self.is_closed()) };
@@ -337,26 +315,6 @@ impl FileWriter {
         }
     }
 
-    /// The reason why the file cannot hold packets of this interface; `None` if it can.
-    fn misfit(&self, id: InterfaceId, interface: &Interface) -> Option<String> {
-        match &self.encoder {
-            Encoder::Pcap { encoder, .. } if encoder.link_type != interface.link_type => Some(format!(
-                "a pcap file holds one link type, here {}, and theirs is {}; write pcapng (a name that ends in .pcapng), or have all of one type (-y LINUX_SLL2)",
-                encoder.link_type, interface.link_type
-            )),
-            Encoder::Erf if !erf::holds(interface.link_type) => {
-                Some(format!("ERF has no record for link type {}; write pcapng", interface.link_type))
-            }
-            Encoder::Erf if id.0 >= erf::INTERFACES_MAX => {
-                let most = erf::INTERFACES_MAX;
-                Some(format!(
-                    "ERF distinguishes {most} interfaces, and this one comes after them; write pcapng"
-                ))
-            }
-            _ => None,
-        }
-    }
-
     /// Appends a packet. Returns whether the format can hold it.
     #[inline]
     fn encode(
@@ -365,52 +323,15 @@ impl FileWriter {
         index: usize,
         interfaces: &[Interface],
     ) -> Result<bool, WriteError> {
-        let packet = batch.packet(index);
-        let id = packet.meta.interface;
         let before = self.buffer.len();
-        match &mut self.encoder {
-            Encoder::Pcap { encoder, fits } => {
-                let snap_len = match *fits {
-                    Some((known, snap_len)) if known == id => snap_len,
-                    _ => {
-                        let interface = interface(interfaces, id)?;
-                        if interface.link_type != encoder.link_type {
-                            return Ok(false);
-                        }
-                        let limit = match self.options.keeps_all_bytes {
-                            true => encoder.limit(0),
-                            false => encoder.limit(interface.snap_len),
-                        };
-                        *fits = Some((id, limit));
-                        limit
-                    }
-                };
-                encoder.packet(&mut self.buffer, &packet, snap_len);
-            }
-            Encoder::Pcapng { interfaces } => {
-                let (interface, options) = (interface(interfaces, id)?, batch.options(index));
-                let limit = match self.options.keeps_all_bytes {
-                    true => 0,
-                    false => pcapng::limit(interface, self.options.snap_len),
-                };
-                pcapng::packet(&mut self.buffer, &packet, interface.link_type, limit, options);
-            }
-            Encoder::Erf => {
-                let interface = interface(interfaces, id)?;
-                if !erf::holds(interface.link_type) || id.0 >= erf::INTERFACES_MAX {
-                    return Ok(false);
-                }
-                let limit = pcapng::limit(interface, self.options.snap_len);
-                if !erf::packet(&mut self.buffer, &packet, interface, limit) {
-                    return Ok(false);
-                }
-            }
+        if !self.encoder.packet(&mut self.buffer, batch, index, interfaces, &self.options)? {
+            return Ok(false);
         }
         if let Some(current) = &mut self.current {
             current.len += (self.buffer.len() - before) as u64;
         }
         self.gathered += 1;
-        if packet.meta.is_untimed {
+        if batch.packet(index).meta.is_untimed {
             self.note_untimed();
         }
         Ok(true)
@@ -419,31 +340,20 @@ impl FileWriter {
     /// Says once that the format gives packets a time that they do not have.
     #[cold]
     fn note_untimed(&mut self) {
-        if matches!(self.encoder, Encoder::Pcapng { .. })
-            || std::mem::replace(&mut self.is_untimed_told, true)
-        {
+        if self.encoder.has_blocks() || std::mem::replace(&mut self.is_untimed_told, true) {
             return;
         }
         let text = "some packets have no time, and the format of this file must give them one: 1970-01-01; write pcapng";
         self.notices.push(text.to_owned());
     }
 
-    fn describe_new_interfaces(&mut self, interfaces: &[Interface]) {
-        let Encoder::Pcapng { interfaces: known } = &mut self.encoder else { return };
-        for interface in interfaces.get(known.len()..).unwrap_or(&[]) {
-            let described = described(interface, &self.options);
-            pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
-            known.push(interface.clone());
-        }
-    }
-
     /// Opens the first file, whose section header names the capturing machine.
     fn begin_first_file(&mut self) -> Result<(), WriteError> {
         let mut first = Vec::new();
-        match (&mut self.blocks, &self.encoder) {
-            (Some(blocks), Encoder::Pcapng { .. }) => (self.options.section, first) = blocks.begin(),
-            (Some(blocks), _) => blocks.refuse(),
-            (None, _) => {}
+        match &mut self.blocks {
+            Some(blocks) if self.encoder.has_blocks() => (self.options.section, first) = blocks.begin(),
+            Some(blocks) => blocks.refuse(),
+            None => {}
         }
         self.begin_file()?;
         for block in first.iter().filter(|block| !block.is_for_each_file()) {
@@ -455,7 +365,7 @@ impl FileWriter {
     /// Appends the blocks without packets that have come since.
     fn append_blocks(&mut self) -> Result<(), WriteError> {
         let Some(blocks) = &mut self.blocks else { return Ok(()) };
-        if !matches!(self.encoder, Encoder::Pcapng { .. }) {
+        if !self.encoder.has_blocks() {
             blocks.refuse();
             return Ok(());
         }
@@ -514,19 +424,8 @@ impl FileWriter {
     }
 
     fn header(&mut self) {
-        match &self.encoder {
-            Encoder::Pcap { encoder, .. } => encoder.header(&mut self.buffer),
-            Encoder::Pcapng { interfaces } => {
-                pcapng::section_header(&mut self.buffer, &self.options.section);
-                for interface in interfaces {
-                    let described = described(interface, &self.options);
-                    pcapng::interface_description(&mut self.buffer, &described, self.options.snap_len);
-                }
-                let repeated = self.blocks.as_ref().map_or(&[][..], Blocks::repeated);
-                self.buffer.extend_from_slice(repeated);
-            }
-            Encoder::Erf => {}
-        }
+        let repeated = self.blocks.as_ref().map_or(&[][..], Blocks::repeated);
+        self.encoder.header(&mut self.buffer, &self.options, repeated);
     }
 
     fn write_due_statistics(&mut self, now: ClockReading) -> Result<(), WriteError> {
@@ -535,22 +434,15 @@ impl FileWriter {
             return Ok(());
         }
         self.statistics_due_ns = now.steady_ns.saturating_add(interval);
-        self.gather_statistics();
+        self.encoder.statistics(&mut self.buffer, &self.statistics);
         self.write_buffer()
-    }
-
-    fn gather_statistics(&mut self) {
-        let Encoder::Pcapng { interfaces } = &self.encoder else { return };
-        for statistics in self.statistics.iter().filter(|s| (s.interface.0 as usize) < interfaces.len()) {
-            pcapng::interface_statistics(&mut self.buffer, statistics);
-        }
     }
 
     fn end_file(&mut self) -> Result<(), WriteError> {
         if self.current.is_none() {
             return Ok(());
         }
-        self.gather_statistics();
+        self.encoder.statistics(&mut self.buffer, &self.statistics);
         self.write_buffer()?;
         let Some(Current { output, path, part_path, .. }) = self.current.take() else { return Ok(()) };
         let name = self.shown(&path);
@@ -581,7 +473,8 @@ impl FileWriter {
 
     /// Closes the file after its last whole record and counts the lost packets.
     fn fail(&mut self, failure: Failure) -> WriteError {
-        let (keep, packets) = self.whole_records(failure.taken);
+        let taken = self.buffer.get(..failure.taken).unwrap_or_default();
+        let (keep, packets) = self.encoder.whole_records(taken, self.gathered > 0);
         self.written += packets;
         self.lost += std::mem::take(&mut self.gathered).saturating_sub(packets);
         self.buffer.clear();
@@ -593,30 +486,6 @@ impl FileWriter {
             let _ = self.place.rename(&part_path, &current.path);
         }
         self.explain(&name, failure.source)
-    }
-
-    /// The longest run of whole records in the first `len` bytes of the buffer: its length, and packets in it.
-    fn whole_records(&self, len: usize) -> (usize, u64) {
-        let (mut end, mut packets) = (0, 0);
-        // Without packets the buffer holds headers; that of pcap is not a record, and half of it is nothing.
-        if self.gathered == 0 && matches!(self.encoder, Encoder::Pcap { .. }) {
-            return (0, 0);
-        }
-        while let Some(rest) = self.buffer.get(end..len) {
-            let record = match &self.encoder {
-                Encoder::Pcap { .. } => pcap::record_len(rest).map(|len| (len, true)),
-                Encoder::Pcapng { .. } => pcapng::block_len(rest),
-                Encoder::Erf => erf::record_len(rest).map(|len| (len, true)),
-            };
-            match record {
-                Some((record_len, is_packet)) if record_len <= rest.len() => {
-                    end += record_len;
-                    packets += u64::from(is_packet);
-                }
-                _ => break,
-            }
-        }
-        (end, packets)
     }
 
     /// The name of a file in messages.
@@ -649,17 +518,4 @@ impl Drop for FileWriter {
     fn drop(&mut self) {
         let _ = self.end_file();
     }
-}
-
-/// An interface as files describe it.
-fn described(interface: &Interface, options: &WriteOptions) -> Interface {
-    let snap_len = if options.keeps_all_bytes { 0 } else { interface.snap_len };
-    Interface { snap_len, ..interface.clone() }
-}
-
-fn interface(interfaces: &[Interface], id: InterfaceId) -> Result<&Interface, WriteError> {
-    interfaces.get(id.0 as usize).ok_or_else(|| {
-        let count = interfaces.len();
-        WriteError::Options(format!("a packet names interface {}, but only {count} are known", id.0))
-    })
 }
