@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tapline_capture::af_packet::KernelTally;
+use tapline_capture::af_packet::{KernelTally, is_pattern};
 use tapline_graph::catalog::Catalog;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_packet::BlockSample;
@@ -100,7 +100,7 @@ fn push_down_from(plan: &mut Plan, device: usize) -> Result<(), String> {
         return Ok(());
     }
     let interface = plan.nodes[device].arguments.text("interface");
-    if interface.contains([':', ',', '*', '?', '[']) || interface == "any" {
+    if interface.contains([':', ',']) || is_pattern(interface) {
         return Err(format!(
             "device({interface}): place=kernel is for one interface by AF_PACKET: name it alone"
         ));

@@ -64,6 +64,7 @@ pub use listing::{CapturingProcess, InterfaceInfo, list, netmasks};
 pub(crate) use losses::LossWatch;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
+pub use pattern::is_pattern;
 pub(crate) use settings::snap_len;
 pub use settings::{
     AfPacketSettings, CaptureDirection, CompileFilter, LATENCY_FILE_MS, LATENCY_INTERACTIVE_MS,

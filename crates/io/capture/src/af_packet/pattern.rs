@@ -60,6 +60,15 @@ impl Patterns {
     }
 }
 
+/// Whether a word means interfaces that come later, too: `any`, or a glob.
+pub fn is_pattern(word: &str) -> bool {
+    word == "any" || is_glob(word)
+}
+
+fn is_glob(word: &str) -> bool {
+    word.contains(['*', '?', '['])
+}
+
 fn resolve(word: &str, links: &[Link]) -> Result<Pattern, AfPacketError> {
     if word == "any" {
         return Ok(Pattern::Any);
@@ -67,7 +76,7 @@ fn resolve(word: &str, links: &[Link]) -> Result<Pattern, AfPacketError> {
     if links.iter().any(|link| link.name == word) {
         return Ok(Pattern::Name(word.to_owned()));
     }
-    if word.contains(['*', '?', '[']) {
+    if is_glob(word) {
         return Ok(Pattern::Glob(word.to_owned()));
     }
     let by_number =

@@ -26,7 +26,7 @@ use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::warnings::LinkWarnings;
 use super::{AfXdpError, AfXdpSettings, size};
-use crate::af_packet::{LossWatch, Patterns, TimestampSource, snap_len};
+use crate::af_packet::{LossWatch, Patterns, TimestampSource, is_pattern, snap_len};
 
 /// Packets that one poll takes, with busy polling.
 const BUSY_BUDGET: u32 = 64;
@@ -92,8 +92,7 @@ impl<'a> Opener<'a> {
         let patterns =
             Patterns::resolve(names, &self.links).map_err(|error| Error::source("capture", error))?;
         if patterns.is_open() {
-            let open = |name: &&String| *name == "any" || name.contains(['*', '?', '[']);
-            let word = names.iter().find(open).cloned().unwrap_or_default();
+            let word = names.iter().find(|name| is_pattern(name)).cloned().unwrap_or_default();
             return Err(Error::source("capture", AfXdpError::OpenPattern { word }));
         }
         let mut meant: Vec<Link> =

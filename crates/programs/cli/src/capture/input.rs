@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_FILE_MS, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
-    LATENCY_STORE_MS, TimestampSource,
+    LATENCY_STORE_MS, TimestampSource, is_pattern,
 };
 use tapline_export::TopicAddress;
 use tapline_file::{BlockQueue, FileInput, MergeOrder};
@@ -278,8 +278,7 @@ fn latency_ms(args: &CaptureArgs) -> u32 {
 /// Whether packets of several interfaces go by their times: those of a busy one would wait for blocks of an idle one.
 fn has_several_interfaces(args: &CaptureArgs) -> bool {
     let mut names = args.interface.iter().flat_map(|names| names.split(','));
-    let is_pattern = |name: &str| name.trim() == "any" || name.contains(['*', '?', '[']);
-    names.next().is_some_and(is_pattern) || names.next().is_some()
+    names.next().is_some_and(|name| is_pattern(name.trim())) || names.next().is_some()
 }
 
 /// Whether something reads the output while packets come: a pipe's other end, a receiver, an everyday command.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use jiff::tz::TimeZone;
+use tapline_capture::af_packet::is_pattern;
 use tapline_file::{
     FileCreator, FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size,
 };
@@ -132,8 +133,7 @@ pub(super) fn needs(
 
 /// Whether packets are shown with their interface: there are several interfaces, or there may be later.
 fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
-    let is_open =
-        |names: &String| names.split(',').any(|name| name == "any" || name.contains(['*', '?', '[']));
+    let is_open = |names: &String| names.split(',').any(is_pattern);
     let named = |interface: &&Interface| !interface.name.is_empty() && interface.name != "-";
     let names: HashSet<&str> =
         interfaces.iter().filter(named).map(|interface| interface.name.as_str()).collect();
