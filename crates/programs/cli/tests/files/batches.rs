@@ -7,10 +7,6 @@ use std::path::Path;
 use crate::support::*;
 use serde_json::Value;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// A capture of this number of flows, each of one packet.
 fn capture(folder: &Path, flows: usize) -> std::path::PathBuf {
     let path = folder.join("in.pcap");

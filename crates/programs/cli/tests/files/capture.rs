@@ -18,10 +18,6 @@ fn traffic_file(folder: &Path, name: &str, seed: u64, count: usize) -> PathBuf {
     path
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// The packets that another program reads from a file; `None` if it refuses the file or fails on it.
 fn reference_copy(program: &str, flags: &[&str], path: &Path, folder: &Path) -> Option<Vec<StoredPacket>> {
     let copy = folder.join("reference");

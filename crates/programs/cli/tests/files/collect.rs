@@ -9,10 +9,6 @@ use std::process::{Child, Command, Stdio};
 use crate::support::*;
 use serde_json::Value;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// A command that listens on a port of its own.
 struct Listening {
     child: Child,

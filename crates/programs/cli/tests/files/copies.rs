@@ -12,10 +12,6 @@ const SECRETS: &str = "CLIENT_RANDOM \
     5f1d3b7e6c2a9048d7e1f3a5b9c0d2e4f60718293a4b5c6d7e8f9a0b1c2d3e4f \
     00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n";
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// A recipe's packets in a file.
 fn generated(path: &Path) {
     run(["generate", "-w", text(path), "count=200", "seed=3"]).succeeded();

@@ -18,10 +18,6 @@ const NETWORKS: &str = "network,name,country,as,as_name\n\
     203.0.113.0/24,,NO,64496,\"Example, Ltd\"\n\
     2001:db8::/32,lab,FR,4200000000,\n";
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 fn datagram(source: &str, destination: &str) -> Vec<u8> {
     let (a, b) = (Host::number(1), Host::number(2));
     let pair = match (source.parse(), destination.parse()) {

@@ -8,10 +8,6 @@ use std::process::Command;
 use crate::support::*;
 use serde_json::Value;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// 60 packets of 3 flows and 10 flows of a packet.
 fn input(folder: &Path) -> std::path::PathBuf {
     let [large, small, both] = ["large.pcap", "small.pcap", "both.pcap"].map(|name| folder.join(name));

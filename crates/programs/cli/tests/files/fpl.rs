@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::support::{Finished, TAPLINE};
+use crate::support::{Finished, TAPLINE, text};
 use tapline_fpl::hash;
 use tapline_testkit::capture_file::{ETHERNET, Unit, read_packets, write_pcap};
 use tapline_testkit::traffic::Traffic;
@@ -15,10 +15,6 @@ const PACKETS: usize = 3000;
 
 fn tapline(arguments: &[&str]) -> Finished {
     Finished::new(Command::new(TAPLINE).args(arguments).output().expect("it starts"))
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
 }
 
 /// A folder with a capture of mixed traffic and a program.

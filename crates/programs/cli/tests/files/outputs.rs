@@ -34,10 +34,6 @@ fn input(folder: &Path) -> PathBuf {
     path
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// The program with files of at most `blocks` times 512 bytes: `ulimit -f` of POSIX.
 fn limited(blocks: usize, arguments: &[&str]) -> Command {
     let mut command = Command::new("sh");

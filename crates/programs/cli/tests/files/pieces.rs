@@ -7,10 +7,6 @@ use crate::support::*;
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::traffic::Traffic;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// Mixed traffic as pcap and pcapng, packed, and cut within a packet; all but the packed one long enough for pieces.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let [pcap, pcapng, packed, cut] =

@@ -5,15 +5,11 @@ use std::path::{Path, PathBuf};
 
 use tapline_testkit::random::Random;
 
-use crate::support::{Finished, files_in, packets_of, run};
+use crate::support::{Finished, files_in, packets_of, run, text};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/mixed.pcapng");
 /// 2024-01-01 00:00:00 UTC.
 const START: u32 = 1_704_067_200;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain names")
-}
 
 /// A pcap file of UDP packets of this many bytes at these milliseconds after [`START`].
 fn write_pcap(path: &Path, len: usize, times: &[u32]) {

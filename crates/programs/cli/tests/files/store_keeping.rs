@@ -7,13 +7,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{captures_or_skip, files_in, finish, packets_of, program_or_skip, run};
+use crate::support::{captures_or_skip, files_in, finish, packets_of, program_or_skip, run, text};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/mixed.pcapng");
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain names")
-}
 
 /// Runs a command of `tapline store`; gives its JSON and its exit status.
 #[track_caller]

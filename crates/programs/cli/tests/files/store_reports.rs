@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{Finished, TAPLINE, finish, packets_of, program_or_skip, run};
+use crate::support::{Finished, TAPLINE, finish, packets_of, program_or_skip, run, text};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/mixed.pcapng");
 const ETHERNET: u16 = 1;
@@ -15,10 +15,6 @@ const ETHERNET: u16 = 1;
 const NULL: u16 = 0;
 /// Packets of up to 128 MiB.
 const DBUS: u16 = 231;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain names")
-}
 
 fn block(bytes: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let len = (12 + body.len().next_multiple_of(4)) as u32;

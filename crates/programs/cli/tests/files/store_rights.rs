@@ -8,15 +8,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::support::{finish, root_or_skip, run};
+use crate::support::{finish, root_or_skip, run, text};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../examples/mixed.pcapng");
 /// The number of the user nobody on systems of Linux.
 const NOBODY: u32 = 65_534;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain names")
-}
 
 /// A pcap file of packets of a link type.
 fn write_pcap(path: &Path, link_type: u32, packets: impl Iterator<Item = Vec<u8>>) {

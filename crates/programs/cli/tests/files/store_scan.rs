@@ -8,7 +8,7 @@ use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
 use tapline_testkit::expressions::Expressions;
 
-use crate::support::{captures_or_skip, packets_of, run};
+use crate::support::{captures_or_skip, packets_of, run, text};
 
 /// Time, length on the wire and bytes of a packet.
 type TimeLenBytes = (u64, u32, Vec<u8>);
@@ -48,10 +48,6 @@ fn by_link_type(captures: Vec<PathBuf>) -> BTreeMap<LinkType, Vec<PathBuf>> {
 fn can_have(filter: &str, link_type: LinkType) -> bool {
     let options = Options { link_type, handle: HandleKind::Savefile, netmask: Some(0), ..Options::default() };
     tapline_filter::compile(filter, &options).is_ok()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("plain names")
 }
 
 /// `TAPLINE_STORE_TEXTS=N` tries more filters, `TAPLINE_STORE_SEED` others.

@@ -6,10 +6,6 @@ use std::path::Path;
 
 use crate::support::*;
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 /// Packets with two tags.
 fn tagged(path: &Path) {
     run(["generate", "-w", text(path), "count=20", "udp", "vlan=5.7"]).succeeded();

@@ -23,10 +23,6 @@ fn send(namespace: &Namespace, frames: &[Vec<u8>], count: u64) {
     assert_eq!(sent.packets, count);
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 #[test]
 fn packets_below_the_rate_limit_are_all_captured() {
     let Some(namespace) = namespace("packets_below_the_rate_limit_are_all_captured") else {

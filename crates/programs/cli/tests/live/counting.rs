@@ -1,6 +1,5 @@
 //! `capture --count` on an interface: counted in the kernel, with the numbers that counting here gives.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -21,10 +20,6 @@ fn send(namespace: &Namespace) {
 
 fn total(packets: &[StoredPacket]) -> u64 {
     packets.iter().map(|packet| u64::from(packet.wire_len)).sum()
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
 }
 
 #[test]

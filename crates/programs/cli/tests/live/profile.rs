@@ -20,10 +20,6 @@ fn capture_in(folder: &Path) -> PathBuf {
     path
 }
 
-fn text(path: &Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 fn profile(folder: &Path, arguments: &[&str]) -> Finished {
     finish(tapline(["profile"]).args(arguments).env("TAPLINE_RUN_DIR", folder))
 }

@@ -16,14 +16,10 @@ use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
 use tapline_testkit::sender::{Pace, Sender};
 
-use crate::support::{Live, files_in, frames, packets_of, program_or_skip, run, tapline, wait_for};
+use crate::support::{Live, files_in, frames, packets_of, program_or_skip, run, tapline, text, wait_for};
 
 /// Packets a second.
 const RATE: u64 = 2000;
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("the folder's name is plain")
-}
 
 fn count(store: &Path, filter: &str) -> u64 {
     run(["find", text(store), "--count", "--json", "--", filter]).succeeded().account().output("written")

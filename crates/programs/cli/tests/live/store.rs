@@ -7,15 +7,11 @@ use std::process::Command;
 
 use crate::support::{
     Account, Finished, Live, bytes_of, captures_or_skip, frames, packets_of, program_or_skip, run, tapline,
-    wait_for,
+    text, wait_for,
 };
 use serde_json::Value;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
-
-fn text(path: &Path) -> &str {
-    path.to_str().expect("the folder's name is plain")
-}
 
 fn namespace(test: &str) -> Option<Namespace> {
     namespaces_or_skip(test).then(|| Namespace::with_pair("store").expect("a probe succeeded before"))

@@ -70,10 +70,6 @@ fn send(namespace: &Namespace, frames: &[Vec<u8>], count: u64) {
     wait_for("packets at the far end", || arrived() >= before + count);
 }
 
-fn text(path: &std::path::Path) -> &str {
-    path.to_str().expect("our names are UTF-8")
-}
-
 fn link(namespace: &Namespace, name: &str) -> Link {
     let find = || RouteSocket::open().unwrap().links().unwrap().into_iter().find(|link| link.name == name);
     NetNs::open(namespace.name()).unwrap().run(find).unwrap().expect("it is there")

@@ -100,6 +100,11 @@ impl Account {
     }
 }
 
+/// A path as an argument, between others that are text.
+pub fn text(path: &Path) -> &str {
+    path.to_str().expect("our names are UTF-8")
+}
+
 /// A command that runs the program with these arguments.
 pub fn tapline<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(TAPLINE);
