@@ -249,7 +249,7 @@ fn put<const LEN: usize>(number: u64, to: u8, record: &mut Record) {
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlans {
     layout: Option<Arc<RecordLayout>>,
-    /// Those that cannot be copied, too.
+    /// An error is a plan that cannot be copied.
     plans: Vec<Result<CopyPlan, Plan>>,
     /// The one that was replaced last.
     replaced: usize,
