@@ -12,8 +12,6 @@ use crate::{Block, Error, Outcome, Target};
 pub struct FileTarget {
     file: MessageFile,
     name: String,
-    /// Whether a partly written block can be cut off, so that it can be tried again.
-    is_file: bool,
 }
 
 impl FileTarget {
@@ -23,11 +21,9 @@ impl FileTarget {
     /// # Errors
     /// [`Error::Open`] if it cannot be made, or another process writes to it.
     pub fn create(path: &Path) -> Result<FileTarget, Error> {
-        let is_stdout = path == Path::new("-");
-        let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
-        let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
-        let file = file.map_err(|source| Error::Open { name: name.clone(), source })?;
-        Ok(FileTarget { file, name, is_file: !is_stdout && path.is_file() })
+        let name = MessageFile::name_of(path);
+        let file = MessageFile::create(path).map_err(|source| Error::Open { name: name.clone(), source })?;
+        Ok(FileTarget { file, name })
     }
 }
 
@@ -39,8 +35,8 @@ impl Target for FileTarget {
     fn deliver(&mut self, block: &Block) -> Outcome {
         match self.file.add(&block.bytes) {
             Ok(()) => Outcome::Delivered,
-            // A disk that is full may get room again.
-            Err(error) if self.is_file && error.kind() == io::ErrorKind::StorageFull => {
+            // A disk that is full may get room again. A part of a block was cut off, which pipes and devices cannot.
+            Err(error) if self.file.is_regular() && error.kind() == io::ErrorKind::StorageFull => {
                 Outcome::Again(error.to_string())
             }
             Err(error) => Outcome::Refused(error.to_string()),

@@ -27,7 +27,7 @@ pub(super) const DELAY: Duration = Duration::from_secs(1);
 const WRITE_TIMEOUT_LIVE: Duration = Duration::from_millis(250);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The name that `RowWriter` gives to standard output.
+/// The name of standard output in errors of flow sinks.
 const STANDARD_OUTPUT: &str = "standard output";
 
 /// Sampling of a meter, as its records report it. Collected flows have it in each record.

@@ -65,10 +65,10 @@ pub(crate) const CLASS: StageClass = StageClass {
     properties: &[Property::External],
     access: |arguments, access| {
         places::add_place_files(arguments, access);
-        for to in arguments.text("to").split(',').map(str::trim) {
-            match to.strip_prefix("file:") {
-                Some(path) => access.makes_file(path),
-                None => access.allowed.ip = true,
+        for to in ExportTarget::list(arguments.text("to")).unwrap_or_default() {
+            match to {
+                ExportTarget::File(path) => access.makes_file(path),
+                _ => access.allowed.ip = true,
             }
         }
     },

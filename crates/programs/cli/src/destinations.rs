@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_export::{Destination, Secret, Sensor};
 use tapline_file::Section;
+use tapline_flow::export::ExportTarget;
 use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
 use tapline_stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
@@ -56,8 +57,13 @@ impl<'a> Destinations<'a> {
 
     /// Number of destinations that are standard output.
     pub(crate) fn on_stdout(&self) -> usize {
-        let rows = self.rows.iter().filter(|(_, path)| *path == "-").count();
-        rows + self.batches.iter().filter(|to| to.starts_with("batch+stdout:")).count()
+        let is_stdout = |path: &Path| path == Path::new("-");
+        let rows = self.rows.iter().filter(|(_, path)| is_stdout(path.as_ref())).count();
+        let batches = self.batches.iter().filter_map(|to| Destination::parse(to).ok());
+        let batches = batches.filter(|to| to.file().is_some_and(is_stdout)).count();
+        let messages = self.collectors.iter().filter_map(|to| to.parse().ok());
+        rows + batches
+            + messages.filter(|to| matches!(to, ExportTarget::File(path) if is_stdout(path))).count()
     }
 }
 
@@ -357,6 +363,8 @@ mod tests {
         assert_eq!(found.batches, ["http://h/p", "batch+stdout:", "https://b/?format=json"]);
         assert_eq!(found.collectors, ["h:4739", "udp://a"]);
         assert_eq!((found.on_stdout(), found.is_empty()), (2, false));
+        let files = "file:-,batch+file:-?format=json,csv:-,parquet:-,file:a,batch+file:a,csv:a,udp://-";
+        assert_eq!(Destinations::of(Some(files)).on_stdout(), 4);
         assert!(Destinations::of(None).is_empty());
     }
 

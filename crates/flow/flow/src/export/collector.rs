@@ -34,7 +34,7 @@ pub enum ExportTarget {
     Tcp(String),
     /// A connection with TLS.
     Tls(String),
-    /// A file of IPFIX messages (RFC 5655).
+    /// A file of IPFIX messages (RFC 5655); `-` is standard output.
     File(PathBuf),
 }
 
@@ -99,6 +99,7 @@ impl fmt::Display for ExportTarget {
             ExportTarget::Udp(address) => write!(f, "udp://{address}"),
             ExportTarget::Tcp(address) => write!(f, "tcp://{address}"),
             ExportTarget::Tls(address) => write!(f, "tls://{address}"),
+            ExportTarget::File(path) if path.as_os_str() == "-" => f.write_str(&MessageFile::name_of(path)),
             ExportTarget::File(path) => write!(f, "file:{}", path.display()),
         }
     }
@@ -400,6 +401,7 @@ mod tests {
             ("tls://[::1]", "tls://[::1]:4740"),
             ("tls://collector:99", "tls://collector:99"),
             ("file:a/b.ipfix", "file:a/b.ipfix"),
+            ("file:-", "standard output"),
         ] {
             assert_eq!(text(given).unwrap(), meant);
         }

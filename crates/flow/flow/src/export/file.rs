@@ -27,12 +27,21 @@ pub struct MessageFile {
 }
 
 impl MessageFile {
-    /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before
+    /// The name of a file for messages.
+    pub fn name_of(path: &Path) -> String {
+        if path == Path::new("-") { "standard output".to_owned() } else { path.display().to_string() }
+    }
+
+    /// Makes a file, or empties the one that is there; `-` is standard output. Of two exporters that are to write one file, such as that before
     /// and after a change of the graph, the second is refused; so is a file that packets are read from.
     ///
     /// # Errors
-    /// If the file cannot be made, another process writes to it, or its name ends in a packing that is not written.
+    /// If the file cannot be made, another process writes to it, or its name ends in a packing that is not written; if
+    /// standard output was closed when the program began.
     pub fn create(path: &Path) -> io::Result<MessageFile> {
+        if path == Path::new("-") {
+            return MessageFile::standard_output();
+        }
         Format::check_name(path, true).map_err(io::Error::other)?;
         let packer = Compression::from_name(path).map(Packer::new).transpose()?;
         if open_files::is_read(path) {
@@ -69,13 +78,14 @@ impl MessageFile {
         Ok(true)
     }
 
-    /// Standard output.
-    ///
-    /// # Errors
-    /// If it was closed when the program began.
-    pub fn standard_output() -> io::Result<MessageFile> {
+    fn standard_output() -> io::Result<MessageFile> {
         let file = tapline_sys::standard_output::file()?;
         Ok(MessageFile { file, packer: None, len: 0, is_torn: false, is_ours: false, is_regular: false })
+    }
+
+    /// Whether it is neither a pipe nor a device, and not standard output.
+    pub fn is_regular(&self) -> bool {
+        self.is_regular
     }
 
     /// Whether several messages may be added as one: what a failed write left of them can be cut off, and they are not

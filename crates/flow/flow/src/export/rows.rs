@@ -95,10 +95,9 @@ impl RowWriter {
     pub fn create(path: &Path, format: RowFormat, options: &ExportOptions) -> Result<RowWriter, Error> {
         let columns = columns(options)?;
         let places = place_lookup(&columns);
-        let is_stdout = path == Path::new("-");
-        let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
-        let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
-        let file = file.map_err(|source| Error::Open { collector: name.clone(), source })?;
+        let name = MessageFile::name_of(path);
+        let file =
+            MessageFile::create(path).map_err(|source| Error::Open { collector: name.clone(), source })?;
         let fields: Vec<RowField> = columns.into_iter().map(RowField::new).collect();
         let has_community = fields.iter().any(|field| matches!(field.column.what, ColumnSource::CommunityId));
         let text = if format == RowFormat::Csv { header(&fields) } else { Vec::new() };

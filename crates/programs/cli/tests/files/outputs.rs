@@ -93,6 +93,22 @@ fn written_packets_are_readable_at_a_size_limit() {
     }
 }
 
+/// `-` is standard output for each destination that names a file, and gets the octets of the file.
+#[test]
+fn each_file_of_flows_can_be_standard_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let probe = ["probe", "-r", sample::STORED, "--export"];
+    for format in ["file", "json", "csv", "batch+file"] {
+        let path = folder.path().join(format);
+        run(probe.into_iter().chain([&*format!("{format}:{}", text(&path))])).succeeded();
+        let to = format!("{format}:-");
+        let there = run(probe.into_iter().chain([&*to])).succeeded().stdout;
+        assert!(!there.is_empty() && there == fs::read(&path).unwrap(), "{format}");
+        let both = run(probe.into_iter().chain([&*to, "--json"]));
+        both.failed_saying(&["only one output can use standard output"]);
+    }
+}
+
 #[test]
 fn written_packets_are_readable_on_a_full_disk() {
     const TEST: &str = "written_packets_are_readable_on_a_full_disk";

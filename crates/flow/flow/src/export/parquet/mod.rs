@@ -34,6 +34,7 @@ use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
 use super::element::{Element, RecordView, RowContext};
+use super::file::MessageFile;
 use super::rows;
 use super::table::{ColumnType, RowGroup, TableShape};
 use super::{ExportAccount, ExportOptions, FlowSink};
@@ -113,7 +114,7 @@ impl ParquetWriter {
             return Err(Error::Timeout { name: "Parquet files'", seconds, least: "1 s" });
         }
         let is_stream = to == Path::new("-");
-        let name = if is_stream { "standard output".to_owned() } else { to.display().to_string() };
+        let name = MessageFile::name_of(to);
         let place =
             if is_stream { ParquetOutput::StandardOutput } else { ParquetOutput::Directory(to.to_owned()) };
         let fail = |source: io::Error| Error::Open { collector: name.clone(), source };
