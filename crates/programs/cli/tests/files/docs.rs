@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tapline_testkit::documents::{self, Document, ROOT};
+use tapline_testkit::sample;
 
 use crate::support::{self, TAPLINE, finish, tapline, wait_for};
 
@@ -91,6 +92,37 @@ fn examples_print_the_output_of_the_documents() {
     }
     assert!(failures.is_empty(), "{} of {count} examples:\n\n{}", failures.len(), failures.join("\n"));
     assert!(count > 20, "{count} examples");
+}
+
+/// Commands that read a file run where the documents do not show their output, too. A sample is used in place of the
+/// file.
+#[test]
+fn commands_that_read_a_file_run() {
+    // Servers, stores, parts that a build may lack, and files of a form of their own.
+    const OTHERS: [&str; 9] =
+        ["://", "store:", "kafka", "parquet", "--arrow", "--rules", "--secrets", ".fpl", "-i "];
+    let folder = folder();
+    fs::write(folder.path().join("networks.csv"), "network,name\n10.0.0.0/8,lab\n").unwrap();
+    let (mut count, mut failures) = (0, Vec::new());
+    for document in documents::all() {
+        let blocks = document.blocks();
+        let unshown = blocks.iter().filter(|block| !["console", "picture"].contains(&block.kind.as_str()));
+        let is_other = |line: &&String| OTHERS.iter().any(|other| line.contains(other));
+        for line in unshown.flat_map(|block| &block.lines).filter(|line| !is_other(line)) {
+            let Some(words) = documents::command(line, "tapline") else { continue };
+            let Some(file) = words.iter().skip_while(|word| *word != "-r").nth(1) else { continue };
+            if !folder.path().join(file).exists() {
+                symlink(sample::STORED, folder.path().join(file)).unwrap();
+            }
+            let finished = finish(tapline(&words[1..]).current_dir(folder.path()));
+            if !finished.status.success() {
+                failures.push(format!("{}: {line}\n{}", document.name, finished.stderr));
+            }
+            count += 1;
+        }
+    }
+    assert!(failures.is_empty(), "{} of {count} commands:\n\n{}", failures.len(), failures.join("\n"));
+    assert!(count > 8, "{count} commands");
 }
 
 #[test]
