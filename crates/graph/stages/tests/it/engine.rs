@@ -332,6 +332,13 @@ fn packets_after_completion_are_counted() {
 struct Silent {
     waits: Vec<Duration>,
     questions: usize,
+    preferred: Option<Duration>,
+}
+
+impl Silent {
+    fn new(questions: usize, preferred: Option<Duration>) -> Silent {
+        Silent { waits: Vec::new(), questions, preferred }
+    }
 }
 
 impl Source for Silent {
@@ -356,13 +363,17 @@ impl Source for Silent {
         let loss = Loss { place: LossPoint::File, counter: "all".to_owned(), count: Count::Known(7) };
         vec![InterfaceAccount { losses: vec![loss], ..InterfaceAccount::of_file("silent", 0) }]
     }
+
+    fn preferred_wait(&self) -> Option<Duration> {
+        self.preferred
+    }
 }
 
 #[test]
 fn the_engine_waits_only_if_no_source_has_packets() {
     let mut graph = Graph::new(&Meters::private(), 0);
     let nodes = ["busy", "silent"].map(|name| graph.add(name, "device", Box::new(SourceStage), &[]));
-    let (mut busy, mut silent) = (Counting::new(20, 3), Silent { waits: Vec::new(), questions: 30 });
+    let (mut busy, mut silent) = (Counting::new(20, 3), Silent::new(30, None));
     let inlets = vec![Inlet::new(&mut busy, nodes[0]), Inlet::new(&mut silent, nodes[1])];
     let control = Control::new(None);
     let outcome = Engine::new(inlets, &mut graph, &control, clock).run(&mut |_| {});
@@ -501,51 +512,15 @@ fn orders_end_the_wait_of_an_idle_source() {
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }
 
-/// A source that keeps the waits that it was given, and is at its end after three turns.
-struct Turns {
-    waits: Vec<Duration>,
-    preferred: Option<Duration>,
-}
-
-impl Source for Turns {
-    fn interfaces(&self) -> &[Interface] {
-        &[]
-    }
-
-    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
-        if self.waits.len() == 3 {
-            return Ok(Advance::End);
-        }
-        self.waits.push(wait);
-        Ok(Advance::Idle)
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        Batch::empty()
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn account(&mut self) -> Vec<InterfaceAccount> {
-        Vec::new()
-    }
-
-    fn preferred_wait(&self) -> Option<Duration> {
-        self.preferred
-    }
-}
-
 #[test]
 fn sources_that_poll_do_not_wait_in_turn() {
     let mut graph = Graph::new(&Meters::private(), 0);
     let nodes = ["a", "b", "c"].map(|name| graph.add(name, "device", Box::new(SourceStage), &[]));
     let preferred = [Some(Duration::ZERO), None, Some(Duration::from_millis(250))];
-    let mut sources = preferred.map(|preferred| Turns { waits: Vec::new(), preferred });
+    let mut sources = preferred.map(|preferred| Silent::new(4, preferred));
     let inlets = sources.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source, node)).collect();
     Engine::new(inlets, &mut graph, &Control::new(None), clock).run(&mut |_| {});
-    let waits = sources.map(|source| source.waits);
+    let waits = sources.map(|source| source.waits[..3].to_vec());
     let turn = Duration::from_millis(1);
     assert_eq!(waits, [[Duration::ZERO; 3], [turn; 3], [turn; 3]].map(Vec::from));
 }
