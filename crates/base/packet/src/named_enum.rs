@@ -1,7 +1,7 @@
 //! Enumerations whose variants have names, for accounts, options and JSON.
 
-/// Declares an enumeration with a name for each variant: `ALL` has the variants in their order, `name` returns the name
-/// of one, and `of_name` the variant of a name.
+/// Declares an enumeration with a name for each variant: `ALL` has the variants in their order, `NAMES` their names,
+/// `name` returns the name of one, and `of_name` the variant of a name.
 ///
 /// ```
 /// tapline_packet::named_enum! {
@@ -14,7 +14,8 @@
 ///         Out = "out",
 ///     }
 /// }
-/// assert_eq!(Direction::ALL.map(Direction::name), ["in", "out"]);
+/// assert_eq!(Direction::NAMES, ["in", "out"]);
+/// assert_eq!(Direction::ALL.map(Direction::name), Direction::NAMES);
 /// assert_eq!(Direction::of_name("out"), Some(Direction::Out));
 /// ```
 #[macro_export]
@@ -34,6 +35,9 @@ macro_rules! named_enum {
         impl $enum {
             /// All variants, in their order.
             $vis const ALL: [$enum; [$($name),+].len()] = [$($enum::$variant),+];
+
+            /// The names of all variants, in their order.
+            $vis const NAMES: [&'static str; [$($name),+].len()] = [$($name),+];
 
             /// Returns the variant's name.
             $vis const fn name(self) -> &'static str {

@@ -367,7 +367,7 @@ fn condition(text: &RuleText, source: Source) -> Result<Option<Condition>, Strin
 }
 
 fn field(word: &str) -> Result<KeyField, String> {
-    let known = || KeyField::ALL.map(KeyField::name).join(", ");
+    let known = || KeyField::NAMES.join(", ");
     KeyField::of_name(word).ok_or_else(|| format!("unknown field `{word}`; expected one of {}", known()))
 }
 

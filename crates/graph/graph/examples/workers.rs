@@ -28,10 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sources: Vec<Box<dyn Source>> = match (work.as_str(), workers.parse()?) {
         (_, 1) => vec![Box::new(file)],
         ("count", workers) => PieceSource::all(Box::new(file), workers),
-        (_, workers) => FlowShardSource::all(Box::new(file), workers)
-            .into_iter()
-            .map(|share| Box::new(share) as _)
-            .collect(),
+        (_, workers) => FlowShardSource::all(Box::new(file), workers),
     };
     let counts = std::thread::scope(|scope| {
         let work = |mut source: Box<dyn Source>| match work.as_str() {

@@ -44,10 +44,7 @@ impl PieceSource {
     pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<Box<dyn Source>> {
         let (interfaces, progress) = (source.interfaces().to_vec(), source.progress());
         let Some(pieces) = source.split(workers) else {
-            return FlowShardSource::all(source, workers)
-                .into_iter()
-                .map(|share| Box::new(share) as _)
-                .collect();
+            return FlowShardSource::all(source, workers);
         };
         let ends = Arc::new(Mutex::new(WorkerEnds { open: workers, error: None }));
         let of_worker = |_| {

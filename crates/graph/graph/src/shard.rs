@@ -214,7 +214,14 @@ pub struct FlowShardSource {
 
 impl FlowShardSource {
     /// One source for each of `workers` workers, in their order.
-    pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<FlowShardSource> {
+    pub fn all(source: Box<dyn Source>, workers: usize) -> Vec<Box<dyn Source>> {
+        FlowShardSource::shares(source, workers).map(|share| Box::new(share) as _).collect()
+    }
+
+    pub(crate) fn shares(
+        mut source: Box<dyn Source>,
+        workers: usize,
+    ) -> impl Iterator<Item = FlowShardSource> {
         let workers = workers.max(1);
         let (interfaces, accounts, progress) =
             (source.interfaces().to_vec(), source.account(), source.progress());
@@ -249,7 +256,7 @@ impl FlowShardSource {
             pieces,
         });
         desk.set_progress(progress.filter(|_| desk.pieces.is_some()));
-        let share = |worker| FlowShardSource {
+        let share = move |worker| FlowShardSource {
             desk: Arc::clone(&desk),
             worker,
             interfaces: interfaces.clone(),
@@ -263,15 +270,13 @@ impl FlowShardSource {
             is_stopped: false,
             is_at_end: false,
         };
-        (0..workers).map(share).collect()
+        (0..workers).map(share)
     }
 
-    /// Makes the sources report the progress of the reading if a `watermark` is given.
-    #[must_use]
-    pub fn marked(mut self, watermark: Option<Watermark>) -> FlowShardSource {
+    /// Makes the source report the progress of the reading if a `watermark` is given.
+    pub(crate) fn mark(&mut self, watermark: Option<Watermark>) {
         watermark.iter().for_each(Watermark::set_shared);
         self.watermark = watermark;
-        self
     }
 
     /// Goes on to the next packets of this worker in the block.

@@ -40,7 +40,10 @@ impl WorkerSource {
             (WorkerSource::Device(source) | WorkerSource::Whole(source), Some(watermark)) => {
                 Box::new(TimedSource::new(source, watermark, clock))
             }
-            (WorkerSource::Share(share), watermark) => Box::new(share.marked(watermark)),
+            (WorkerSource::Share(mut share), watermark) => {
+                share.mark(watermark);
+                share
+            }
         }
     }
 
@@ -49,10 +52,9 @@ impl WorkerSource {
     pub fn shared(source: Box<dyn Source>, workers: usize) -> Vec<WorkerSource> {
         match workers {
             1 if source.progress().is_some() => vec![WorkerSource::Whole(source)],
-            _ => {
-                let shares = FlowShardSource::all(source, workers);
-                shares.into_iter().map(|share| WorkerSource::Share(Box::new(share))).collect()
-            }
+            _ => FlowShardSource::shares(source, workers)
+                .map(|share| WorkerSource::Share(Box::new(share)))
+                .collect(),
         }
     }
 }

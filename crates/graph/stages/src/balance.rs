@@ -17,7 +17,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         addresses stay together. By color or hash, a packet goes by the class or the hash that it has: of an ERF record, or on live interfaces the receive hash if a stage \
         of the graph asks for it; packets without one go by their flow. By address, a packet goes to the outputs of both of its addresses, so that each output has all packets of its hosts.",
     parameters: &[
-        Parameter::new("by", ParameterType::Choice(&["flow", "host", "inner", "vlan", "address", "color", "hash"]), "flow")
+        Parameter::new("by", ParameterType::Choice(&By::NAMES), "flow")
             .means("addresses, protocol and ports; addresses only; the flow inside the innermost tunnel; flow and VLAN tags; each address by itself; or the color or hash of the packet"),
         Parameter::new("seed", ParameterType::Number(0, u64::MAX), "0")
             .means("another seed distributes in another way"),

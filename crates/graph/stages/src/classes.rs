@@ -10,6 +10,7 @@ use tapline_graph::catalog::{
 };
 use tapline_graph::{Stage, WorkerSource};
 use tapline_ir::CompiledFilter;
+use tapline_meters::StampMode;
 use tapline_packet::{Interface, LinkType, Timestamp};
 use tapline_source::Error;
 use tapline_store::StoreName;
@@ -99,7 +100,7 @@ pub const DEVICE: StageClass = StageClass {
             .means("whether the interface receives packets to other hosts"),
         Parameter::new("direction", ParameterType::Choice(&["both", "in", "out"]), "both")
             .means("in: packets that the interface receives; out: packets that this host sends there"),
-        Parameter::new("stamp", ParameterType::Choice(&["kernel", "tsc", "tsc-sync", "batch"]), "kernel")
+        Parameter::new("stamp", ParameterType::Choice(&StampMode::NAMES), "kernel")
             .means("source of time stamps: kernel: the kernel's; tsc: the processor's counter when the packet is read; tsc-sync: the counter, \
                 kept in step with the system's clock; batch: the system's clock once a batch (tapline profile --timestamps measures them)"),
     ],

@@ -325,8 +325,7 @@ impl Stage for CollectStage {
             "filtered",
             "retimed",
         ];
-        let causes = RefusedCause::ALL.map(RefusedCause::name);
-        let columns = columns.into_iter().chain(causes).chain(["first_ns", "last_ns"]).collect();
+        let columns = columns.into_iter().chain(RefusedCause::NAMES).chain(["first_ns", "last_ns"]).collect();
         let mut rows: Vec<Vec<Cell>> = self.collector.sources().into_iter().map(row).collect();
         rows.extend(forgotten_row(self.collector.forgotten()));
         Some(Table { columns, rows })

@@ -27,7 +27,7 @@ pub(crate) const CLASS: StageClass = StageClass {
     description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row \
         `others`. Packets without such a field are in the row `none`. All packets are passed on.",
     parameters: &[
-        Parameter::new("by", ParameterType::Choice(&["src", "dst", "host", "pair", "flow", "port", "sport", "dport", "protocol", "vlan", "ethertype"]), "host")
+        Parameter::new("by", ParameterType::Choice(&By::NAMES), "host")
             .means("source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
                 source port, destination port, IP protocol, outer VLAN, EtherType"),
         ROWS,

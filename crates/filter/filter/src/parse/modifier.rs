@@ -70,7 +70,7 @@ impl Parser<'_> {
         ahead.advance();
         match ahead.peek() {
             Ok(Token::Symbol(Symbol::Comma)) => {
-                let known = TunnelKind::ALL.map(TunnelKind::name).join(", ");
+                let known = TunnelKind::NAMES.join(", ");
                 Err(self.syntax(&format!("this is not a kind of tunnel: {known}")))
             }
             _ => Ok(None),

@@ -52,7 +52,7 @@ impl Source for LongPackets {
 
 #[test]
 fn very_long_packets_take_bounded_memory() {
-    let mut shares = FlowShardSource::all(Box::new(LongPackets::new()), 7);
+    let mut shares: Vec<_> = FlowShardSource::shares(Box::new(LongPackets::new()), 7).collect();
     let mut packets = 0;
     let mut step = |share: &mut FlowShardSource| {
         let step = share.advance(Duration::ZERO).expect("it does not fail");

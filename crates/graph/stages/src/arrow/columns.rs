@@ -127,7 +127,7 @@ impl Columns {
         let mut wanted = Vec::new();
         for name in names {
             let Some(column) = Content::of_name(name) else {
-                let known = Content::ALL.map(Content::name).join(", ");
+                let known = Content::NAMES.join(", ");
                 return Err(format!("there is no column {name:?}; there are: {known}"));
             };
             if wanted.contains(&column) {

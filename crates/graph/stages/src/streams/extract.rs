@@ -361,7 +361,7 @@ impl Stage for Extract {
     }
 
     fn result(&self) -> Option<Table> {
-        let counts = Fate::ALL.map(Fate::name).into_iter().zip(self.bodies.counts);
+        let counts = Fate::NAMES.into_iter().zip(self.bodies.counts);
         let account = self.streams.account();
         let streams = [
             ("bytes", self.bodies.bytes),

@@ -83,10 +83,6 @@ fn input(path: &Path) -> FileInput {
     FileInput::new(vec![FileInput::open_file(path).expect("a capture file")], MergeOrder::Given)
 }
 
-fn shares(source: Box<dyn Source>, workers: usize) -> Vec<Box<dyn Source>> {
-    FlowShardSource::all(source, workers).into_iter().map(|share| Box::new(share) as _).collect()
-}
-
 #[test]
 fn workers_that_read_get_what_a_reader_gives() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -98,11 +94,11 @@ fn workers_that_read_get_what_a_reader_gives() {
         let alone = drain(&mut input(&path));
         assert!(input(&path).split(2).is_some(), "the file is long enough for pieces");
         for workers in [1, 2, 3, 7] {
-            let read = run(shares(Box::new(OneThread(input(&path))), workers));
+            let read = run(FlowShardSource::all(Box::new(OneThread(input(&path))), workers));
             let errors =
                 |ends: &[WorkerEnd]| ends.iter().filter_map(|end| end.error.clone()).collect::<Vec<_>>();
             for turn in 0..3 {
-                let found = run(shares(Box::new(input(&path)), workers));
+                let found = run(FlowShardSource::all(Box::new(input(&path)), workers));
                 assert_eq!(errors(&found), Vec::from_iter(alone.error.clone()), "one worker has the error");
                 for (worker, (found, read)) in found.iter().zip(&read).enumerate() {
                     let same = (&found.packets, &found.account) == (&read.packets, &read.account);
@@ -127,8 +123,8 @@ fn workers_that_stop_early_leave_the_others_whole() {
     let mut file = fs::File::create(&path).expect("a file");
     write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, Traffic::new(32).take(12_000)).expect("room");
     assert!(input(&path).split(3).is_some(), "the file is long enough for pieces");
-    let expected = run(shares(Box::new(OneThread(input(&path))), 3));
-    let mut sources = shares(Box::new(input(&path)), 3);
+    let expected = run(FlowShardSource::all(Box::new(OneThread(input(&path))), 3));
+    let mut sources = FlowShardSource::all(Box::new(input(&path)), 3);
     drop(sources.remove(1));
     let found = run(sources);
     assert!(found[0].packets == expected[0].packets && found[1].packets == expected[2].packets);

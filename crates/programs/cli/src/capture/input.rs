@@ -297,8 +297,8 @@ fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
         return Ok(TimestampSource::default());
     };
     TimestampSource::from_name(name).ok_or_else(|| {
-        let known = TimestampSource::ALL.iter().map(|source| source.name());
-        let known: Vec<&str> = known.chain(READ_HERE.iter().map(|mode| mode.name())).collect();
+        let known: Vec<&str> =
+            TimestampSource::NAMES.into_iter().chain(READ_HERE.map(StampMode::name)).collect();
         anyhow::anyhow!("-j {name}: there is no such time stamp type; there are: {}", known.join(", "))
     })
 }

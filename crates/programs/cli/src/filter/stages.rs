@@ -63,11 +63,11 @@ pub(super) fn render(names: &[String], text: &str, options: &Options) -> Result<
 fn wanted(names: &[String]) -> Result<Vec<Stage>> {
     let mut wanted = Vec::new();
     for name in names.iter().map(|name| name.trim()) {
-        match Stage::ALL.into_iter().find(|stage| stage.name() == name) {
+        match Stage::of_name(name) {
             Some(stage) => wanted.push(stage),
             None if name == "all" => wanted.extend(Stage::ALL),
             None => {
-                bail!("unknown stage '{name}'; expected {} or all", Stage::ALL.map(Stage::name).join(", "))
+                bail!("unknown stage '{name}'; expected {} or all", Stage::NAMES.join(", "))
             }
         }
     }
