@@ -48,7 +48,12 @@ pub enum FanoutMode {
     QueueMapping,
     /// By a program ([`choose_member`](PacketSocket::choose_member)). Minimum kernel: 4.3.
     Program,
+    /// By an eBPF program ([`choose_member_by`](PacketSocket::choose_member_by)). Minimum kernel: 4.3.
+    ExtendedProgram,
 }
+
+/// `PACKET_FANOUT_EBPF` of linux/if_packet.h.
+const FANOUT_EBPF: u32 = 7;
 
 impl FanoutMode {
     fn number(self) -> u32 {
@@ -58,6 +63,7 @@ impl FanoutMode {
             FanoutMode::Cpu => libc::PACKET_FANOUT_CPU,
             FanoutMode::QueueMapping => libc::PACKET_FANOUT_QM,
             FanoutMode::Program => libc::PACKET_FANOUT_CBPF,
+            FanoutMode::ExtendedProgram => FANOUT_EBPF,
         }
     }
 }
@@ -306,6 +312,16 @@ impl PacketSocket {
             libc::setsockopt(self.fd.as_raw_fd(), SOL_PACKET, libc::PACKET_FANOUT_DATA, value, size)
         };
         check(CALL, result).map(|_| ())
+    }
+
+    /// Has a program choose the member for each packet of a group with [`FanoutMode::ExtendedProgram`]: its result,
+    /// modulo the number of members. Without one all packets go to the first member.
+    ///
+    /// # Errors
+    /// `EINVAL` for a socket in no such group, or a program of another kind than a socket filter.
+    pub fn choose_member_by(&self, program: &crate::bpf::LoadedProgram) -> Result<(), SyscallError> {
+        let fd = program.as_fd().as_raw_fd();
+        self.set(libc::PACKET_FANOUT_DATA, "setsockopt(PACKET_FANOUT_DATA)", fd)
     }
 
     /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Without room

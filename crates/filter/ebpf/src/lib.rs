@@ -12,6 +12,7 @@
 //! | `packet`, `xdp` | packet bytes and metadata, for each kind of program |
 //! | `front` | the program around a filter in front of AF_XDP sockets: redirection to the socket, counters, the stop flag |
 //! | `count` | the end of a filter that counts at a socket |
+//! | `share` | packets to members of a fanout group, fragments with their flow |
 //! | `notes` | the driver's metadata of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
@@ -28,6 +29,7 @@ mod lower;
 mod notes;
 mod packet;
 mod select;
+mod share;
 mod step;
 mod unroll;
 mod xdp;
@@ -40,6 +42,7 @@ use thiserror::Error;
 pub use count::SocketCount;
 pub use front::{XdpFront, front, weaker_fronts};
 pub use notes::{RxMetadata, RxMetadataCalls};
+pub use share::{FlowShare, flow_share};
 
 use allocate::{Locations, Pool};
 use lower::Lowering;

@@ -22,6 +22,8 @@ pub const R2: Register = Register(2);
 pub const R3: Register = Register(3);
 /// The fourth argument.
 pub const R4: Register = Register(4);
+/// The fifth argument.
+pub const R5: Register = Register(5);
 /// The context, where packet loads of socket filters expect it. Keeps its value over calls, as r7 to r9 do.
 pub const CONTEXT: Register = Register(6);
 /// The first register of a program's own behind the context: calls leave it as it is.

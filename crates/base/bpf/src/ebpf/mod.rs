@@ -15,8 +15,8 @@ mod text;
 
 pub use assemble::{Assembler, Label, opposite};
 pub use insn::{
-    CONTEXT, FRAME, Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, R0, R1, R2, R3, R4, R7, R8, R9,
-    Register, Registers,
+    CONTEXT, FRAME, Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, R0, R1, R2, R3, R4, R5, R7, R8,
+    R9, Register, Registers,
 };
 pub use text::text;
 
@@ -24,6 +24,8 @@ pub use text::text;
 pub mod helper {
     /// `r0 = bpf_map_lookup_elem(map, key)`: the address of the value, or 0. Minimum kernel: 3.18.
     pub const MAP_LOOKUP_ELEM: i32 = 1;
+    /// `r0 = bpf_map_update_elem(map, key, value, flags)`. Minimum kernel: 3.18.
+    pub const MAP_UPDATE_ELEM: i32 = 2;
     /// `r0 = bpf_ktime_get_ns()`: CLOCK_MONOTONIC. Minimum kernel: 4.1.
     pub const KTIME_GET_NS: i32 = 5;
     /// `r0 = bpf_get_smp_processor_id()`. Minimum kernel: 4.1.
@@ -32,12 +34,18 @@ pub mod helper {
     pub const GET_CURRENT_PID_TGID: i32 = 14;
     /// `bpf_tail_call(context, map, index)`: continues in another program. Minimum kernel: 4.2.
     pub const TAIL_CALL: i32 = 12;
+    /// `r0 = bpf_skb_load_bytes(context, offset, to, length)`: from any of the packet's buffers, 0 unless bytes are
+    /// missing. Minimum kernel: 4.5.
+    pub const SKB_LOAD_BYTES: i32 = 26;
     /// `r0 = bpf_redirect_map(map, key, flags)`. Minimum kernel: 4.14.
     pub const REDIRECT_MAP: i32 = 51;
     /// `r0 = bpf_xdp_adjust_meta(context, delta)`: room in front of the packet. Minimum kernel: 4.15.
     pub const XDP_ADJUST_META: i32 = 54;
     /// `r0 = bpf_xdp_adjust_tail(context, delta)`: another length of the packet. Minimum kernel: 4.18.
     pub const XDP_ADJUST_TAIL: i32 = 65;
+    /// `r0 = bpf_skb_load_bytes_relative(context, offset, to, length, start)`: from the packet's first buffer, 0 unless
+    /// bytes are missing there; `start` is 0 for the MAC header, 1 for the network header. Minimum kernel: 4.18.
+    pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
     /// `r0 = bpf_xdp_get_buff_len(context)`: the length of the packet with all of its buffers. Minimum kernel: 5.18.
     pub const XDP_GET_BUFF_LEN: i32 = 188;
     /// `r0 = bpf_xdp_load_bytes(context, offset, to, length)`: from any of the packet's buffers. Minimum kernel: 5.18.
@@ -52,6 +60,8 @@ pub mod sk_buff {
     pub const LEN: i16 = 0;
     /// The way in which the packet was addressed: `sll_pkttype` of packet(7).
     pub const PKT_TYPE: i16 = 4;
+    /// EtherType of the packet, in network order.
+    pub const PROTOCOL: i16 = 16;
     /// 1 if a VLAN tag was taken out of the bytes.
     pub const VLAN_PRESENT: i16 = 20;
     /// Control information of the VLAN tag.

@@ -28,6 +28,40 @@ impl MapKind {
     }
 }
 
+/// A hash table that programs alone read and write; when it is full, a new entry replaces one that was not used lately
+/// (`BPF_MAP_TYPE_LRU_HASH`). Making one takes the rights that loading a program takes. Minimum kernel: 4.10.
+#[derive(Debug)]
+pub struct LruTable {
+    fd: OwnedFd,
+}
+
+impl LruTable {
+    /// An empty table for keys and values of these lengths.
+    ///
+    /// # Errors
+    /// `EPERM` without the right; `EINVAL` for a length of 0 or no entries.
+    pub fn create(name: &str, key_len: u32, value_len: u32, entries: u32) -> Result<LruTable, SyscallError> {
+        const LRU_HASH: u32 = 9;
+        let mut attributes = MapCreate {
+            map_type: LRU_HASH,
+            key_size: key_len,
+            value_size: value_len,
+            max_entries: entries,
+            map_name: object_name(name),
+            ..MapCreate::default()
+        };
+        // SAFETY: no address in it; the command returns a descriptor.
+        let fd = unsafe { open("bpf(BPF_MAP_CREATE)", command::MAP_CREATE, &mut attributes)? };
+        Ok(LruTable { fd })
+    }
+}
+
+impl AsFd for LruTable {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 /// A map of descriptors or interfaces by number. Making one takes the rights that loading a program takes.
 #[derive(Debug)]
 pub struct Map {

@@ -26,7 +26,7 @@ mod tracepoint;
 
 pub use btf::{kernel_enumeration, kernel_functions};
 pub use link::{XdpLink, XdpMode};
-pub use map::{Map, MapKind};
+pub use map::{LruTable, Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
 pub use program::{LoadError, LoadedProgram, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
 pub use shared_array::SharedArray;

@@ -12,6 +12,7 @@
 //! `TAPLINE_EBPF_SEED=7` where chance starts (else 1). Without the right to load programs the tests say so and pass.
 
 mod random;
+mod share;
 mod weaker;
 
 use std::os::fd::{AsFd, AsRawFd};

@@ -12,6 +12,7 @@
 //! |---|---|
 //! | `pattern` | which interfaces are meant |
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
+//! | `flow_share` | the program that shares packets among workers |
 //! | `growing` | rings that begin small |
 //! | `tap` | one socket on one interface: ring, counters, state of the link |
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
@@ -32,6 +33,7 @@ mod counting;
 mod counts;
 mod error;
 mod extended;
+mod flow_share;
 mod growing;
 mod kernel_filter;
 mod links;
@@ -109,6 +111,8 @@ pub struct AfPacket {
     monitor: RouteSocket,
     changes: Vec<LinkChange>,
     events: Vec<Event>,
+    /// Fragments apart from their flow that were reported.
+    told_apart: u64,
     poller: Poller,
     wakeup: Arc<Wakeup>,
     phase: Phase,
@@ -199,6 +203,7 @@ impl AfPacket {
             monitor,
             changes: Vec::new(),
             events: Vec::new(),
+            told_apart: 0,
             poller: Poller::new(),
             wakeup: Arc::new(wakeup),
             phase: Phase::Running,
@@ -378,6 +383,19 @@ impl AfPacket {
         }
     }
 
+    /// Reports fragments that workers got apart from their flow: when there are twice as many as before, and at the end.
+    fn tell_apart(&mut self) {
+        let apart = self.opener.fragments_apart();
+        let is_due = self.phase != Phase::Running || apart >= 2 * self.told_apart;
+        if self.is_first && apart > self.told_apart && is_due {
+            self.told_apart = apart;
+            let text = format!(
+                "{apart} later fragments may be at another worker than their flow: they came before the first one of their packet, or after it was forgotten"
+            );
+            self.tell("", text, false);
+        }
+    }
+
     fn tell(&mut self, interface: &str, text: String, warning: bool) {
         self.tell_all([Event { interface: interface.to_owned(), text, is_warning: warning }]);
     }
@@ -502,6 +520,7 @@ impl Source for AfPacket {
             self.tell("", error.to_string(), true);
         }
         self.tell_oddities();
+        self.tell_apart();
         std::mem::take(&mut self.events)
     }
 }

@@ -25,6 +25,7 @@ use tapline_sys::{
 use super::block::Frame;
 use super::counting::{Counting, KernelTally};
 use super::extended::{Accepted, Loaded, text};
+use super::flow_share::SharedFlowShare;
 use super::growing::{self, Growable};
 use super::pattern::Patterns;
 use super::tap::{Parts, Tap};
@@ -56,6 +57,8 @@ pub(super) struct Shared {
     groups: Arc<Mutex<BTreeMap<u32, u16>>>,
     /// Filters that were too large for classic BPF.
     loaded: Loaded,
+    /// Programs that share packets by flow.
+    flow_share: SharedFlowShare,
 }
 
 /// A filter in place of the capture filter.
@@ -137,6 +140,7 @@ impl Opener {
         let memory = tapline_sys::usage::physical_memory();
         let spares = Vec::new();
         let restriction = RefCell::new(Restriction::Never);
+        shared.flow_share.load(&settings);
         Ok(Opener { settings, patterns, route, control, namespace, spares, shared, memory, restriction })
     }
 
@@ -223,6 +227,8 @@ impl Opener {
         socket.bind(link.index).map_err(fail)?;
         if is_shared {
             self.join_group(link, &socket).map_err(fail)?;
+            let refusal = self.shared.flow_share.refusal(link, &self.settings);
+            events.extend(refusal.map(|text| Event { interface: name.to_owned(), text, is_warning: false }));
         }
         let mut growable = None;
         if first.is_some() {
@@ -410,6 +416,11 @@ impl Opener {
         })
     }
 
+    /// Later fragments that came to a worker without regard to their flow.
+    pub(super) fn fragments_apart(&self) -> u64 {
+        self.shared.flow_share.apart()
+    }
+
     /// Whether packets that this host sends are kept away by the kernel.
     pub(super) fn ignores_sent(&self, is_loopback: bool) -> bool {
         match self.settings.direction {
@@ -456,7 +467,7 @@ impl Opener {
         let mut groups = self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let ignore_sent = self.ignores_sent(link.is_loopback());
         let known = groups.get(&link.index).copied();
-        let group = socket.join_fanout(known, self.settings.fanout, ignore_sent)?;
+        let group = self.shared.flow_share.join(socket, link, known, &self.settings, ignore_sent)?;
         groups.insert(link.index, group);
         Ok(())
     }

@@ -91,7 +91,8 @@ pub struct AfPacketSettings {
     /// `None` for all. The adapter's driver must record the queue of a packet; if it does not, all packets count as
     /// those of queue 0.
     pub queue: Option<u16>,
-    /// The distribution of packets among workers.
+    /// The distribution of packets among workers. By [`FanoutMode::Hash`] fragments follow their flow, if the kernel
+    /// takes a program for that; else they go by their addresses.
     pub fanout: FanoutMode,
     /// The order in which packets of several interfaces are lent.
     pub order: MergeOrder,

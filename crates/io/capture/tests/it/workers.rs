@@ -1,11 +1,15 @@
 //! Several workers on one interface.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings, FanoutMode};
 use tapline_source::{Advance, Source, merge_interfaces};
+use tapline_sys::NetNs;
+use tapline_sys::bpf::{ProgramKind, probe};
+use tapline_sys::capability::{Capability, keep_only};
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, fragments_v4, vlan};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{arrive_among, bench, drive, finish, send, settings, told};
@@ -47,6 +51,143 @@ fn workers_share_packets_and_keep_flows_together() {
     let ring = sum[0].ring.unwrap();
     assert_eq!((sum.len(), ring.received), (1, sent));
     assert_eq!(sum[0].delivered + ring.dropped, sent);
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+}
+
+/// Owners of each flow and packets of each worker; `flow_of` finds the number of a flow.
+fn owners(
+    workers: &mut [AfPacket],
+    flow_of: impl Fn(&[u8]) -> u16,
+) -> (HashMap<u16, HashSet<usize>>, Vec<usize>) {
+    let mut owners: HashMap<u16, HashSet<usize>> = HashMap::new();
+    let mut shares = Vec::new();
+    for (number, worker) in workers.iter_mut().enumerate() {
+        let packets = finish(worker);
+        for packet in &packets {
+            owners.entry(flow_of(&packet.data)).or_default().insert(number);
+        }
+        shares.push(packets.len());
+    }
+    (owners, shares)
+}
+
+fn half(data: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([data[at], data[at + 1]])
+}
+
+/// Fragments of a datagram of 2,000 bytes from the port 1000 + `flow`, of the identification 500 + `flow`.
+fn fragments_of(flow: u16) -> Vec<Vec<u8>> {
+    let (a, b) = (Host::number(1), Host::number(2));
+    let udp = Udp { src: 1000 + flow, dst: 53 };
+    let header = Ipv4 { id: 500 + flow, dont_fragment: false, ..Ipv4::new(a.v4, b.v4, 17) };
+    let datagram = udp.datagram(IpPair::between(&a, &b, IpVersion::V4), &[7; 2000]);
+    let fragments = fragments_v4(&header, &datagram, 800);
+    fragments.iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect()
+}
+
+/// Whether programs that share packets may be loaded; says so if not.
+fn may_share(test: &str) -> bool {
+    probe(ProgramKind::SocketFilter).map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
+}
+
+/// Whole packets and fragments of 30 flows: all of a flow come to one worker.
+#[test]
+fn fragments_follow_their_flow() {
+    const TEST: &str = "fragments_follow_their_flow";
+    let Some(namespace) = bench(TEST).filter(|_| may_share(TEST)) else { return };
+    let (a, b) = (Host::number(1), Host::number(2));
+    let mut frames = Vec::new();
+    for flow in 0..30 {
+        let whole = Udp { src: 1000 + flow, dst: 53 }
+            .packet(IpPair::between(&a, &b, IpVersion::V4), &flow.to_be_bytes());
+        frames.push(Ethernet::between(&a, &b).ip(&whole));
+        frames.extend(fragments_of(flow));
+    }
+    let settings = AfPacketSettings { workers: 3, ..settings(&namespace, &[FAR]) };
+    let mut workers = AfPacket::open_workers(settings).unwrap();
+    assert!(workers[0].events().is_empty());
+    let sent = send(&namespace, NEAR, frames.len() as u32, |number| frames[number as usize].clone());
+    arrive_among(&mut workers, sent);
+    let (owners, shares) = owners(&mut workers, |data| match half(data, 20) & 0x3fff {
+        0 => half(data, 34) - 1000,
+        _ => half(data, 18) - 500,
+    });
+    assert_eq!(shares.iter().sum::<usize>() as u64, sent);
+    assert!(owners.len() == 30 && owners.values().all(|owners| owners.len() == 1), "{owners:?}");
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+    assert!(workers[0].events().is_empty());
+}
+
+#[test]
+fn fragments_without_a_first_one_are_told() {
+    const TEST: &str = "fragments_without_a_first_one_are_told";
+    let Some(namespace) = bench(TEST).filter(|_| may_share(TEST)) else { return };
+    let settings = AfPacketSettings { workers: 2, ..settings(&namespace, &[FAR]) };
+    let mut workers = AfPacket::open_workers(settings).unwrap();
+    let sent = send(&namespace, NEAR, 5, |number| fragments_of(number as u16).swap_remove(1));
+    arrive_among(&mut workers, sent);
+    workers.iter_mut().for_each(|worker| drop(finish(worker)));
+    let events = workers[0].events();
+    assert!(told(&events, "", "5 later fragments may be at another worker"), "{events:?}");
+}
+
+/// The kernel keeps all but the first 14 bytes of a frame longer than a page in further buffers. Sent and received
+/// frames of both directions, without tags and with three.
+#[test]
+fn headers_beyond_the_first_buffer_are_found() {
+    const TEST: &str = "headers_beyond_the_first_buffer_are_found";
+    let Some(namespace) = bench(TEST).filter(|_| may_share(TEST)) else { return };
+    for end in [NEAR, FAR] {
+        namespace.ip(&["link", "set", end, "mtu", "9000"]).unwrap();
+    }
+    let (a, b) = (Host::number(1), Host::number(2));
+    let frame = |from: &Host, to: &Host, udp: Udp, tags: u16| {
+        let packet = udp.packet(IpPair::between(from, to, IpVersion::V4), &[7; 5000]);
+        (0..tags).fold(Ethernet::between(from, to).ip(&packet), |frame, tag| vlan(&frame, 0x8100, 5 + tag))
+    };
+    let settings = AfPacketSettings { workers: 4, ..settings(&namespace, &[NEAR]) };
+    let mut workers = AfPacket::open_workers(settings).unwrap();
+    let tags = |number: u32| if number % 2 == 0 { 0 } else { 3 };
+    let port = |number: u32| 1000 + (number / 2) as u16;
+    let there = |number| frame(&a, &b, Udp { src: port(number), dst: 53 }, tags(number));
+    let back = |number| frame(&b, &a, Udp { src: 53, dst: port(number) }, tags(number));
+    let sent = send(&namespace, NEAR, 120, there) + send(&namespace, FAR, 120, back);
+    arrive_among(&mut workers, sent);
+    let (owners, shares) = owners(&mut workers, |data| {
+        let mut at = 12;
+        while half(data, at) == 0x8100 {
+            at += 4;
+        }
+        half(data, at + 22).max(half(data, at + 24))
+    });
+    assert_eq!(shares.iter().sum::<usize>(), 240);
+    assert!(owners.len() == 60 && owners.values().all(|owners| owners.len() == 1), "{owners:?}");
+    assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+}
+
+#[test]
+fn the_kernel_shares_where_the_program_is_refused() {
+    const TEST: &str = "the_kernel_shares_where_the_program_is_refused";
+    let Some(namespace) = bench(TEST) else { return };
+    let within = NetNs::open(namespace.name()).unwrap();
+    let open = || {
+        keep_only(&[Capability::NetRaw]).unwrap();
+        if probe(ProgramKind::SocketFilter).is_ok() {
+            return None;
+        }
+        let settings = AfPacketSettings { netns: None, workers: 3, ..settings(&namespace, &[FAR]) };
+        Some(AfPacket::open_workers(settings).unwrap())
+    };
+    let Some(mut workers) = within.run(open).unwrap() else {
+        return eprintln!("skipped: here everyone may load programs");
+    };
+    let events = workers[0].events();
+    assert!(told(&events, FAR, "fragments go to workers by their addresses"), "{events:?}");
+    assert!(told(&events, FAR, "CAP_BPF"), "{events:?}");
+    let sent = send(&namespace, NEAR, 300, datagram);
+    arrive_among(&mut workers, sent);
+    let (owners, shares) = owners(&mut workers, |data| half(data, 34));
+    assert!(owners.values().all(|owners| owners.len() == 1), "{owners:?}");
     assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
 }
 
