@@ -27,6 +27,8 @@ const CHUNKS_MAX: u64 = 1 << 16;
 /// copies them: 200 ns a packet. On a veth the kernel takes more than 500 ns even for a packet that it drops in XDP.
 const RATE_MAX: u64 = 30_000_000;
 const RATE_COPIED_MAX: u64 = 5_000_000;
+/// A slower link is not believed: tun and tap report 10 Mbit/s whatever they carry.
+const RATE_LEAST: u64 = RATE_COPIED_MAX / 4;
 /// Bits of the shortest frame on a wire, with preamble and gap.
 const FRAME_BITS_MIN: u64 = 84 * 8;
 /// A shorter rest costs more than the wake-ups that it saves.
@@ -57,7 +59,7 @@ pub(super) fn of(mtu: u32, queues: u64, ring_len: Option<u64>, memory: u64) -> S
 /// `speed` is the link's in bits per second.
 pub(super) fn rest_max(chunks: u32, zero_copy: bool, speed: Option<u64>) -> Duration {
     let most = if zero_copy { RATE_MAX } else { RATE_COPIED_MAX };
-    let rate = speed.map_or(most, |speed| (speed / FRAME_BITS_MIN).clamp(1, most));
+    let rate = speed.map_or(most, |speed| (speed / FRAME_BITS_MIN).clamp(RATE_LEAST, most));
     let rest = Duration::from_nanos(u64::from(chunks / 2) * 1_000_000_000 / rate);
     if rest < REST_LEAST { Duration::ZERO } else { rest }
 }
@@ -90,6 +92,8 @@ mod tests {
         );
         assert_eq!(us(32_768, true, Some(1_000_000_000)), 11_010);
         assert_eq!(us(32_768, true, Some(400_000_000_000)), 546);
-        assert_eq!((us(64, false, None), us(64, true, Some(0))), (0, 32_000_000));
+        assert_eq!((us(64, false, None), us(64, true, Some(0))), (0, 0));
+        // A tap carries more than the 10 Mbit/s that it reports.
+        assert_eq!((us(32_768, false, Some(10_000_000)), us(32_768, false, Some(0))), (13_107, 13_107));
     }
 }
