@@ -289,9 +289,13 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         if text.trim().is_empty() {
             return Ok(None);
         }
-        let handle = if taken.is_xdp() { HandleKind::Front } else { HandleKind::Live };
+        // Sent packets never come in front of the stack: `outbound` takes none there, which is not an error.
+        let (handle, compile): (_, fn(&str, &Options) -> _) = match taken.is_xdp() {
+            true => (HandleKind::Front, tapline_filter::compile_or_reject),
+            false => (HandleKind::Live, tapline_filter::compile),
+        };
         let options = Options { link_type: interface.link_type, handle, ..Options::default() };
-        let program = tapline_filter::compile(&text, &options);
+        let program = compile(&text, &options);
         program.map(Some).map_err(|error| tapline_source::Error::Filter(error.render(&text)))
     }) as af_packet::CompileFilter;
     let settings = AfPacketSettings {

@@ -11,7 +11,7 @@
 use anyhow::{Result, bail};
 use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
-use tapline_filter::{HandleKind, Options, compile, tree};
+use tapline_filter::{HandleKind, Options, compile, is_never_true, reject_all, tree};
 use tapline_ir::CompiledFilter;
 use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_jit::Native;
@@ -87,9 +87,18 @@ fn form(stage: Stage, filter: &CompiledFilter) -> Result<String> {
 
 /// The part of a filter that runs in front of AF_XDP, with the weaker parts for a kernel that refuses it.
 fn in_front(text: &str, options: &Options) -> Result<String, tapline_syntax::Error> {
-    let filter = compile(text, &Options { handle: HandleKind::Front, ..options.clone() })?;
+    let options = Options { handle: HandleKind::Front, ..options.clone() };
+    let mut out = String::new();
+    let filter = match compile(text, &options) {
+        // For example `outbound`: sent packets never come there.
+        Err(error) if is_never_true(&error) => {
+            out += "no packet that comes there is accepted: the host keeps all of them\n";
+            reject_all()?
+        }
+        compiled => compiled?,
+    };
     let parts = FrontParts::of(&filter);
-    let mut out = format!("{}\n", parts.whole_text());
+    out += &format!("{}\n", parts.whole_text());
     if let Ok(program) = &parts.whole {
         out += &program.text();
     }
@@ -138,7 +147,12 @@ mod tests {
         let weakest = weaker.rsplit("in user space").next().expect("the last part");
         let has = |number: &str| weakest.split(|c: char| !c.is_alphanumeric()).any(|word| word == number);
         assert!(has("17") && !has("53"), "UDP without its port: {weakest}");
-        assert!(in_front("outbound", &Options::default()).is_err(), "nothing that is sent comes there");
+        let shown = in_front("outbound", &Options::default()).expect("nothing that is sent comes there");
+        assert!(
+            shown.starts_with("no packet that comes there is accepted") && shown.contains("exit"),
+            "{shown}"
+        );
+        assert!(in_front("udp port", &Options::default()).is_err());
     }
 
     #[test]

@@ -71,7 +71,7 @@ fn in_front(node: &PlanNode, filter: &str, language: LanguageArgs) -> Option<Str
         return None;
     }
     let options = Options { handle: HandleKind::Front, ..language.options(Options::default()) };
-    let filter = tapline_filter::compile(filter, &options).ok()?;
+    let filter = tapline_filter::compile_or_reject(filter, &options).ok()?;
     Some(FrontParts::of(&filter).summary())
 }
 

@@ -323,3 +323,25 @@ fn a_detached_reader_may_attach_again() {
     let (_, told) = daemon.end();
     assert!(told.contains("\"no-such-user\", and there is none"), "{told}");
 }
+
+/// Sent packets never come in front of the stack, so the capture takes none; it starts all the same.
+#[test]
+fn outbound_takes_no_packet_in_front() {
+    const TEST: &str = "outbound_takes_no_packet_in_front";
+    if !crate::xdp::can_use_xdp(TEST) {
+        return;
+    }
+    let Some(mut daemon) = Daemon::new(TEST) else { return };
+    let (socket, netns) = (daemon.socket(), daemon.namespace.name());
+    let capture = format!("interfaces = [\"xdp:{FAR}\"]\nnetns = {netns:?}\nfilter = \"outbound\"");
+    let rules = format!("socket = {socket:?}\n[[capture]]\nname = \"office\"\n{capture}\n");
+    fs::write(daemon.rules(), rules).unwrap();
+    let mut command = tapline(["serve", "--json", "--config"]);
+    command.arg(daemon.rules());
+    daemon.live = Some(Live::start_command(&daemon.namespace, 0, &mut command));
+    daemon.wait_until_served();
+    let reader = daemon.reader("a.pcapng", &[]);
+    daemon.send(&frames(1, 100));
+    assert!(reader.interrupt().0.is_empty());
+    daemon.end();
+}
