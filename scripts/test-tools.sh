@@ -10,6 +10,7 @@ declare -A package_of=(
     [dumpcap]=wireshark-common
     [ip]=iproute2
     [ethtool]=ethtool
+    [iptables]=iptables
     [setpriv]=util-linux
     [nfcapd]=nfdump
     [nfdump]=nfdump

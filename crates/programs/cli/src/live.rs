@@ -5,6 +5,7 @@
 //!           | xdp:name,...      AF_XDP: the packets themselves; the host gets those that the filter refuses
 //!           | xdp?:name,...     AF_XDP if that can be, else AF_PACKET
 //!           | name@queue        one receive queue of one interface, by either way
+//!           | drops:            packets that the kernel drops in a network namespace, with its reasons
 //!           | tap:name          a capture of tapline serve, which captures for many readers
 //!           | tap:name/group    a share of it: readers of one group share its packets
 //! ```
@@ -20,6 +21,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
+use tapline_capture::{DropSettings, DroppedPackets};
 use tapline_packet::{Interface, LinkType};
 use tapline_source::Source;
 use tapline_syntax::units::count_in;
@@ -191,6 +193,12 @@ pub(crate) fn open(
             "--since, --policy, --reconnect, --label and --socket are for captures of tapline serve (-i {TAP}NAME)"
         );
     }
+    if !way.is_xdp() && (xdp.xdp_force || xdp.busy_poll.is_some()) {
+        bail!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
+    }
+    if settings.interfaces.iter().any(|name| name.starts_with(DroppedPackets::NAME)) {
+        return open_drops(&settings);
+    }
     let may_fall_back = settings.interfaces.iter().any(|name| name.starts_with(XDP_IF_POSSIBLE));
     take_queue(&mut settings)?;
     let mut announcements = Vec::new();
@@ -202,8 +210,6 @@ pub(crate) fn open(
             }
             opened => return opened,
         }
-    } else if xdp.xdp_force || xdp.busy_poll.is_some() {
-        bail!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
     }
     let workers = AfPacket::open_workers(settings)?;
     announcements.extend(workers.first().map(|first| listening(first, workers.len())).unwrap_or_default());
@@ -227,6 +233,53 @@ fn take_queue(settings: &mut af_packet::AfPacketSettings) -> Result<()> {
             settings.interfaces.join(", ")
         ),
     }
+}
+
+/// Opens the packets that the kernel drops.
+fn open_drops(settings: &af_packet::AfPacketSettings) -> Result<Live> {
+    let wanted = drop_settings(settings)?;
+    let dropped = DroppedPackets::open(&wanted)?;
+    if let Some(compile) = &settings.filter {
+        compile(&dropped.interfaces()[0])?;
+    }
+    let line = format!(
+        "listening on drops of {}, {}, ring {} KiB",
+        wanted
+            .netns
+            .map_or("this network namespace".to_owned(), |name| format!("the network namespace {name}")),
+        link_type_text(DroppedPackets::LINK_TYPE),
+        dropped.ring_len() / 1024
+    );
+    Ok(Live { sources: vec![Box::new(dropped)], announcements: vec![line] })
+}
+
+/// The settings that packets can have that the kernel drops.
+///
+/// # Errors
+/// Others are set.
+fn drop_settings(settings: &af_packet::AfPacketSettings) -> Result<DropSettings> {
+    const NAME: &str = DroppedPackets::NAME;
+    if settings.interfaces != [NAME] {
+        bail!("one capture reads {NAME} alone, under this name: not \"{}\"", settings.interfaces.join(","));
+    }
+    let has_clock = settings.timestamps != af_packet::TimestampSource::Host;
+    let others = [
+        (settings.workers > 1, "more workers than one (--workers)"),
+        (settings.direction != CaptureDirection::Both, "a direction (-Q)"),
+        (settings.min_packets.is_some(), "a least number of packets (--wake)"),
+        (!settings.promiscuous, "promiscuous mode to switch off (-p): they come from no interface"),
+        (has_clock, "time stamps of an adapter (-j): the kernel's clock gives them"),
+        (settings.tally.is_some(), "a count in the kernel (--in-kernel)"),
+    ];
+    if let Some((_, words)) = others.iter().find(|(is_set, _)| *is_set) {
+        bail!("packets that the kernel drops (-i {NAME}) do not have {words}; leave that out");
+    }
+    Ok(DropSettings {
+        netns: settings.netns.clone(),
+        snap_len: settings.snap_len,
+        ring_len: settings.ring_len,
+        filter_text: settings.filter_text.clone(),
+    })
 }
 
 /// Becomes a reader of a capture of `tapline serve`.
@@ -381,7 +434,45 @@ pub(crate) fn link_type_text(link_type: LinkType) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tapline_capture::af_packet::{AfPacketSettings, KernelTally, TimestampSource};
+
     use super::*;
+
+    #[test]
+    fn options_of_drops_are_taken_or_refused() {
+        let all = AfPacketSettings {
+            netns: Some("blue".to_owned()),
+            snap_len: 40,
+            ring_len: Some(1 << 20),
+            filter_text: "udp".to_owned(),
+            ..AfPacketSettings::new(&["drops:"])
+        };
+        let taken = drop_settings(&all).unwrap();
+        assert_eq!((taken.netns.as_deref(), taken.snap_len), (Some("blue"), 40));
+        assert_eq!((taken.ring_len, taken.filter_text.as_str()), (Some(1 << 20), "udp"));
+        let plain = || AfPacketSettings::new(&["drops:"]);
+        for (settings, option) in [
+            (AfPacketSettings { workers: 2, ..plain() }, "--workers"),
+            (AfPacketSettings { direction: CaptureDirection::In, ..plain() }, "-Q"),
+            (AfPacketSettings { min_packets: Some(2), ..plain() }, "--wake"),
+            (AfPacketSettings { promiscuous: false, ..plain() }, "-p"),
+            (AfPacketSettings { timestamps: TimestampSource::Adapter, ..plain() }, "-j"),
+            (AfPacketSettings { tally: Some(KernelTally::of_count()), ..plain() }, "--in-kernel"),
+            (AfPacketSettings::new(&["drops:", "eth0"]), "drops:,eth0"),
+            (AfPacketSettings::new(&["drops:@3"]), "drops:@3"),
+        ] {
+            let error = drop_settings(&settings).unwrap_err().to_string();
+            assert!(error.contains(option) && !error.starts_with("drops"), "{error}");
+            // No way around it, and no right is needed to be refused.
+            let way = CaptureBackend::of(["drops:"]).unwrap();
+            let opened = open(settings, &way, XdpArgs::default(), &TapArgs::default());
+            assert_eq!(opened.err().map(|error| error.to_string()), Some(error));
+        }
+        let way = CaptureBackend::of(["drops:"]).unwrap();
+        let polling = XdpArgs { busy_poll: Some(20), ..XdpArgs::default() };
+        let error = open(plain(), &way, polling, &TapArgs::default()).err().expect("refused");
+        assert!(error.to_string().contains("--busy-poll"), "{error}");
+    }
 
     #[test]
     fn all_names_are_of_one_kind() {

@@ -242,7 +242,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
                     "nothing to serve: give --interface IFACE, --read FILE, or --config FILE with captures and rules"
                 );
             }
-            let first = interfaces.first().map(|name| live::bare_name(name).to_owned());
+            let first = interfaces.first().map(|name| live::bare_name(name).trim_end_matches(':').to_owned());
             let stem = args.read.as_ref().and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
             let name = args.name.clone().or(first).or(stem).unwrap_or_default();
             let capture = CaptureRule {

@@ -46,6 +46,13 @@ pub mod helper {
     /// `r0 = bpf_skb_load_bytes_relative(context, offset, to, length, start)`: from the packet's first buffer, 0 unless
     /// bytes are missing there; `start` is 0 for the MAC header, 1 for the network header. Minimum kernel: 4.18.
     pub const SKB_LOAD_BYTES_RELATIVE: i32 = 68;
+    /// `r0 = bpf_probe_read_kernel(to, length, from)`: 0, or an error and zeros where there is no memory. For programs
+    /// whose licence says GPL. Minimum kernel: 5.5.
+    pub const PROBE_READ_KERNEL: i32 = 113;
+    /// `r0 = bpf_ringbuf_reserve(ring, length, 0)`: the address of a record, or 0. Minimum kernel: 5.8.
+    pub const RINGBUF_RESERVE: i32 = 131;
+    /// `bpf_ringbuf_submit(record, 0)`: the record can be read. Minimum kernel: 5.8.
+    pub const RINGBUF_SUBMIT: i32 = 132;
     /// `r0 = bpf_xdp_get_buff_len(context)`: the length of the packet with all of its buffers. Minimum kernel: 5.18.
     pub const XDP_GET_BUFF_LEN: i32 = 188;
     /// `r0 = bpf_xdp_load_bytes(context, offset, to, length)`: from any of the packet's buffers. Minimum kernel: 5.18.

@@ -6,6 +6,8 @@
 //! types   := type*                                                      numbered from 1; places count from the end of the header
 //! type    := name_at:u32 info:u32 size_or_type:u32 more                 info := 0 kind:5 0 count:16, from the top; `more` by kind
 //! enumeration := (name_at:u32 value:u32)*                                `more` of kind 6
+//! structure := (name_at:u32 type:u32 offset:u32)*                        `more` of kinds 4 and 5; offsets in bits, below 24 others
+//!                                                                        if bit 31 of info is set
 //! strings := (text 0)*
 //! ```
 
@@ -18,6 +20,10 @@ const TYPE_LEN: usize = 12;
 const FUNCTION: u32 = 12;
 /// `BTF_KIND_ENUM`.
 const ENUMERATION: u32 = 6;
+/// `BTF_KIND_STRUCT` and `BTF_KIND_UNION`.
+const STRUCTURES: [u32; 2] = [4, 5];
+/// Structures without a name that may be in each other.
+const DEPTH_MAX: u32 = 8;
 
 /// The number of each of these functions in the kernel's type information; `None` for one that it does not have.
 /// Minimum kernel: 5.4, built with `CONFIG_DEBUG_INFO_BTF`.
@@ -39,14 +45,28 @@ pub fn kernel_enumeration(name: &str) -> io::Result<Vec<(String, u32)>> {
     enumeration(&bytes, name).ok_or_else(unknown)
 }
 
+/// Offsets of members in the kernel's structures, in bytes, for pairs (structure, member); `None` for a member that its
+/// structure does not have, or that begins within a byte. Members of structures without a name count as those of the
+/// structure around them. Minimum kernel: as for [`kernel_functions`].
+///
+/// # Errors
+/// As for [`kernel_functions`].
+pub fn kernel_offsets<const N: usize>(members: [(&str, &str); N]) -> io::Result<[Option<u32>; N]> {
+    let bytes = fs::read(PATH)?;
+    offsets(&bytes, members).ok_or_else(unknown)
+}
+
 fn unknown() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{PATH}: no type information that we know"))
 }
 
 /// A type: its name, its kind, and the bytes behind the fields that all types have.
+#[derive(Clone, Copy)]
 struct Type<'a> {
     name: &'a [u8],
     kind: u32,
+    /// Bit 31 of `info`.
+    has_widths: bool,
     more: &'a [u8],
 }
 
@@ -80,13 +100,60 @@ fn enumeration(bytes: &[u8], wanted: &str) -> Option<Vec<(String, u32)>> {
     Some(found)
 }
 
+fn offsets<const N: usize>(bytes: &[u8], wanted: [(&str, &str); N]) -> Option<[Option<u32>; N]> {
+    let (mut all, mut strings): (Vec<Option<Type<'_>>>, &[u8]) = (Vec::new(), &[]);
+    each_type(bytes, |number, one, texts| {
+        if STRUCTURES.contains(&one.kind) {
+            all.resize(number as usize, None);
+            all.push(Some(one));
+        }
+        strings = texts;
+        Some(())
+    })?;
+    let offset = |structure: &str, member: &str| {
+        let is_it = |number: &usize| all[*number].is_some_and(|one| one.name == structure.as_bytes());
+        let mut numbers = (0..all.len()).filter(is_it);
+        let bits =
+            numbers.find_map(|number| offset_in(&all, strings, number, member.as_bytes(), DEPTH_MAX))?;
+        bits.is_multiple_of(8).then_some(bits / 8)
+    };
+    Some(wanted.map(|(structure, member)| offset(structure, member)))
+}
+
+/// The offset of a member in bits, within a structure and those without a name in it.
+fn offset_in(
+    all: &[Option<Type<'_>>],
+    strings: &[u8],
+    number: usize,
+    wanted: &[u8],
+    depth: u32,
+) -> Option<u32> {
+    let Type { more, has_widths, .. } = all.get(number)?.as_ref()?;
+    more.chunks_exact(12).find_map(|member| {
+        let field =
+            |at: usize| u32::from_ne_bytes([member[at], member[at + 1], member[at + 2], member[at + 3]]);
+        let offset = if *has_widths { field(8) & 0xff_ffff } else { field(8) };
+        match text_at(strings, field(0))? {
+            name if name == wanted => Some(offset),
+            [] if depth > 0 => {
+                let inside = offset_in(all, strings, field(4) as usize, wanted, depth - 1)?;
+                offset.checked_add(inside)
+            }
+            _ => None,
+        }
+    })
+}
+
 fn text_at(strings: &[u8], at: u32) -> Option<&[u8]> {
     let text = strings.get(at as usize..)?;
     Some(&text[..text.iter().position(|&byte| byte == 0)?])
 }
 
 /// Calls `visit` with each type, its number and the strings. `None` for unknown data.
-fn each_type(bytes: &[u8], mut visit: impl FnMut(u32, Type<'_>, &[u8]) -> Option<()>) -> Option<()> {
+fn each_type<'b>(
+    bytes: &'b [u8],
+    mut visit: impl FnMut(u32, Type<'b>, &'b [u8]) -> Option<()>,
+) -> Option<()> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?));
     if bytes.get(..2)? != MAGIC.to_ne_bytes() {
         return None;
@@ -103,8 +170,9 @@ fn each_type(bytes: &[u8], mut visit: impl FnMut(u32, Type<'_>, &[u8]) -> Option
         let field = |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
         let (kind, count) = (field(4) >> 24 & 0x1f, field(4) as usize & 0xffff);
         let (more, rest) = rest.split_at_checked(more_len(kind, count)?)?;
-        if matches!(kind, FUNCTION | ENUMERATION) {
-            visit(number, Type { name: text_at(strings, field(0))?, kind, more }, strings)?;
+        if matches!(kind, FUNCTION | ENUMERATION) || STRUCTURES.contains(&kind) {
+            let has_widths = field(4) >> 31 != 0;
+            visit(number, Type { name: text_at(strings, field(0))?, kind, has_widths, more }, strings)?;
         }
         types = rest;
     }
@@ -173,6 +241,22 @@ mod tests {
                 assert!(reasons.is_empty() || reasons.iter().any(|(name, _)| name.ends_with("_NO_SOCKET")))
             }
             Err(error) => eprintln!("skipped: enumerations_have_names_and_values: {error}"),
+        }
+    }
+
+    #[test]
+    fn members_have_offsets_in_this_kernel() {
+        let members = ["next", "len", "network_header", "head", "absent"].map(|member| ("sk_buff", member));
+        match kernel_offsets(members) {
+            Ok([next, len, network_header, head, absent]) => {
+                // The first member, in a union without a name.
+                assert_eq!((next, absent), (Some(0), None));
+                assert!(
+                    len > next && head > len && network_header > len,
+                    "{len:?} {network_header:?} {head:?}"
+                );
+            }
+            Err(error) => eprintln!("skipped: members_have_offsets_in_this_kernel: {error}"),
         }
     }
 

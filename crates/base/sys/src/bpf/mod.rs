@@ -8,6 +8,7 @@
 //!                                            |    --run_live---------------------> frames that go where the program sends them
 //! Map, SharedArray: what programs look       +--info, native_code
 //! things up in, and what both sides read
+//! RecordRing: what programs hand to us
 //! ```
 //!
 //! All go through one call, `bpf(command, attributes)`, whose attributes are a union: each command has its own
@@ -21,16 +22,18 @@ mod link;
 mod map;
 mod probe;
 mod program;
+mod record_ring;
 mod shared_array;
 mod tracepoint;
 
-pub use btf::{kernel_enumeration, kernel_functions};
+pub use btf::{kernel_enumeration, kernel_functions, kernel_offsets};
 pub use link::{XdpLink, XdpMode};
 pub use map::{LruTable, Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
 pub use program::{LoadError, LoadedProgram, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
+pub use record_ring::RecordRing;
 pub use shared_array::SharedArray;
-pub use tracepoint::TracepointLink;
+pub use tracepoint::{MissedRuns, TracepointLink};
 
 use std::os::fd::{FromRawFd, OwnedFd};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use tapline_bpf::ebpf::Insn;
+use tapline_bpf::ebpf::{Insn, helper};
 
 use super::attributes::{EnableStats, GetFd, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
 use super::{Unprivileged, call, command, object_name, open, unprivileged};
@@ -16,10 +16,10 @@ const TEST_RUN: &str = "bpf(BPF_PROG_TEST_RUN)";
 const RUN_LIVE: &str = "bpf(BPF_PROG_TEST_RUN, BPF_F_TEST_XDP_LIVE_FRAMES)";
 const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 
-/// The licence given to the kernel. No helper that is for GPL programs only is called.
+/// The licence given to the kernel. No helper that is for GPL programs only is called with it.
 const LICENCE: &std::ffi::CStr = c"MIT";
 
-/// Licence of programs that call functions of the kernel's, which it lends to such only.
+/// Licence of programs that call functions of the kernel's, or read its memory, which it lends to such only.
 const LICENCE_OF_CALLERS: &std::ffi::CStr = c"Dual MIT/GPL";
 
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
@@ -387,6 +387,7 @@ fn load(
 ) -> Result<OwnedFd, SyscallError> {
     let (licence, binding) = match if_index {
         Some(_) => (LICENCE_OF_CALLERS, BOUND_TO_DEVICE),
+        None if insns.contains(&Insn::call(helper::PROBE_READ_KERNEL)) => (LICENCE_OF_CALLERS, 0),
         None => (LICENCE, 0),
     };
     let count = u32::try_from(insns.len()).map_err(|_| SyscallError::from_errno(LOAD, libc::E2BIG))?;

@@ -1,7 +1,10 @@
 //! A program at a tracepoint of the kernel.
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
 use super::attributes::TracepointOpen;
 use super::{LoadedProgram, command, open};
@@ -38,5 +41,51 @@ impl TracepointLink {
 impl AsFd for TracepointLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// Counts events at which a program did not run, because it ran on that processor already: an interrupt came in between.
+/// Reading the count needs no right, unlike [`LoadedProgram::info`].
+#[derive(Debug)]
+pub struct MissedRuns {
+    /// Kept open: the page is that of its descriptor.
+    _program: LoadedProgram,
+    page: File,
+}
+
+impl MissedRuns {
+    /// Opens the kernel's page about a program. Minimum kernel: 5.12.
+    ///
+    /// # Errors
+    /// `/proc` is not there.
+    pub fn of(program: LoadedProgram) -> io::Result<MissedRuns> {
+        let page = File::open(format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd()))?;
+        Ok(MissedRuns { _program: program, page })
+    }
+
+    /// The count until now; `None` if the kernel does not say.
+    pub fn count(&self) -> Option<u64> {
+        let mut page = [0; 4096];
+        let len = self.page.read_at(&mut page, 0).ok()?;
+        let page = std::str::from_utf8(&page[..len]).ok()?;
+        page.lines().find_map(|line| line.strip_prefix("recursion_misses:")?.trim().parse().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_bpf::ebpf::{Insn, R0};
+
+    use super::super::ProgramKind;
+    use super::*;
+
+    #[test]
+    fn a_program_that_never_ran_missed_nothing() {
+        const TEST: &str = "a_program_that_never_ran_missed_nothing";
+        let insns = [Insn::set(R0, 0), Insn::EXIT];
+        match LoadedProgram::load(ProgramKind::RawTracepoint, TEST, &insns) {
+            Ok(program) => assert_eq!(MissedRuns::of(program).unwrap().count(), Some(0)),
+            Err(error) => eprintln!("skipped: {TEST}: {error}"),
+        }
     }
 }

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use tapline_capture::af_packet::{self, InterfaceInfo};
+use tapline_capture::DroppedPackets;
+use tapline_capture::af_packet::{self, InterfaceInfo, TimestampSource};
 use tapline_packet::{Interface, LinkType};
 
 use super::args::CaptureArgs;
@@ -36,22 +37,37 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
     {
         return print_tap(args, capture, &mut out);
     }
-    for interface in chosen(args, &names)? {
-        if args.list_data_link_types {
-            writeln!(out, "link types of {} (use option -y):", interface.name)?;
-            let cooked = [LinkType::LINUX_SLL, LinkType::LINUX_SLL2].into_iter();
-            for link_type in [interface.link_type].into_iter().chain(cooked) {
-                writeln!(out, "  {}", link_type_line(link_type))?;
-            }
+    if names == [DroppedPackets::NAME] {
+        let (name, link_type) = (DroppedPackets::NAME, DroppedPackets::LINK_TYPE);
+        return print_types(args, name, link_type, &[TimestampSource::Host], &mut out);
+    }
+    for InterfaceInfo { name, link_type, timestamps, .. } in chosen(args, &names)? {
+        print_types(args, &name, link_type, &timestamps, &mut out)?;
+    }
+    Ok(())
+}
+
+/// Prints the link types and time stamp types of an interface.
+fn print_types(
+    args: &CaptureArgs,
+    name: &str,
+    link_type: LinkType,
+    timestamps: &[TimestampSource],
+    out: &mut impl Write,
+) -> Result<()> {
+    if args.list_data_link_types {
+        writeln!(out, "link types of {name} (use option -y):")?;
+        for link_type in [link_type, LinkType::LINUX_SLL, LinkType::LINUX_SLL2] {
+            writeln!(out, "  {}", link_type_line(link_type))?;
         }
-        if args.list_time_stamp_types {
-            writeln!(out, "time stamp types of {} (use option -j):", interface.name)?;
-            for source in &interface.timestamps {
-                writeln!(out, "  {} ({})", source.name(), source.description())?;
-            }
-            for mode in READ_HERE {
-                writeln!(out, "  {mode} ({})", mode.description())?;
-            }
+    }
+    if args.list_time_stamp_types {
+        writeln!(out, "time stamp types of {name} (use option -j):")?;
+        for source in timestamps {
+            writeln!(out, "  {} ({})", source.name(), source.description())?;
+        }
+        for mode in READ_HERE {
+            writeln!(out, "  {mode} ({})", mode.description())?;
         }
     }
     Ok(())

@@ -333,3 +333,13 @@ fn files_that_are_no_captures_are_told() {
     run(["capture", "-r", "/nonexistent/file.pcap", "-n"])
         .failed_saying(&["/nonexistent/file.pcap", "No such file"]);
 }
+
+/// No interface has this name, and no right is needed for the lists.
+#[test]
+fn drops_list_their_types() {
+    let listed = run(["capture", "-i", "drops:", "-L", "-J"]).succeeded();
+    let text = String::from_utf8(listed.stdout).unwrap();
+    assert!(text.starts_with("link types of drops: (use option -y):\n  RAW (Raw IP)\n"), "{text}");
+    assert!(text.contains("time stamp types of drops: (use option -j):\n  host ("), "{text}");
+    assert!(!text.contains("adapter"), "{text}");
+}

@@ -8,6 +8,7 @@ mod bench;
 mod capture;
 mod counting;
 mod doctor;
+mod drops;
 mod extcap;
 mod hostile_daemon;
 mod link_types;

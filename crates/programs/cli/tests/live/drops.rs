@@ -1,0 +1,166 @@
+//! Packets that the kernel drops, with its reasons: all of a namespace, and none of another.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::serve::NOBODY;
+use crate::support::*;
+use tapline_sys::NetNs;
+use tapline_sys::bpf::{ProgramKind, kernel_offsets, probe};
+use tapline_testkit::netns::{Namespace, namespaces_or_skip};
+use tapline_testkit::sender::{Pace, Sender};
+
+/// Whether this kernel hands over drops, and namespaces can be made.
+pub(crate) fn drops_or_skip(test: &str) -> bool {
+    let can = probe(ProgramKind::RawTracepoint).map_err(|error| error.to_string());
+    let has_types = || kernel_offsets([("sk_buff", "len")]).map_err(|error| error.to_string());
+    if let Err(why) = can.and_then(|()| has_types()) {
+        eprintln!("skipped: {test}: {why}");
+        return false;
+    }
+    namespaces_or_skip(test)
+}
+
+/// A namespace whose loopback is up.
+fn namespace() -> Namespace {
+    let namespace = Namespace::with_pair("drops").expect("a probe succeeded before");
+    namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+    namespace
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("our names are UTF-8")
+}
+
+/// Packets that the kernel dropped, by the port to which they went.
+struct Traffic {
+    closed: u16,
+    walled: u16,
+    full: u16,
+    /// Packets for which the buffer of the socket was full.
+    overflow: usize,
+}
+
+const SENT: usize = 20;
+const FLOOD: usize = 3000;
+
+/// Sends to a port without a socket, to one behind a firewall, and to a socket that does not read.
+fn send(namespace: &Namespace, payload: &[u8]) -> Traffic {
+    let place = NetNs::open(namespace.name()).unwrap();
+    let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
+    let open = place.run(|| [bind(), bind(), bind(), bind()]).unwrap();
+    let [closed, walled, full] = [0, 1, 2].map(|at: usize| open[at].local_addr().unwrap().port());
+    let wall = ["-A", "INPUT", "-p", "udp", "--dport", &walled.to_string(), "-j", "DROP"];
+    assert!(namespace.command("iptables").args(wall).status().unwrap().success());
+    let [absent, _walled, deaf, sender] = open;
+    drop(absent);
+    for port in [closed, walled] {
+        (0..SENT).for_each(|_| drop(sender.send_to(payload, ("127.0.0.1", port))));
+    }
+    (0..FLOOD).for_each(|_| drop(sender.send_to(payload, ("127.0.0.1", full))));
+    wait_for_backlog();
+    deaf.set_nonblocking(true).unwrap();
+    let taken = (0..).take_while(|_| match deaf.recv(&mut [0; 2000]) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+        received => received.is_ok(),
+    });
+    let overflow = FLOOD - taken.count();
+    Traffic { closed, walled, full, overflow }
+}
+
+/// UDP packets of a file that are not quoted by ICMP: how many by port, comment, length and captured length.
+fn packets_by_reason(file: &str) -> BTreeMap<String, usize> {
+    let fields = ["udp.dstport", "frame.comment", "frame.len", "frame.cap_len"];
+    let mut command = Command::new("tshark");
+    command.args(["-r", file, "-Y", "udp and not icmp", "-T", "fields"]);
+    let read = command.args(fields.iter().flat_map(|field| ["-e", field])).output().unwrap();
+    let mut found = BTreeMap::new();
+    for line in String::from_utf8_lossy(&read.stdout).lines() {
+        *found.entry(line.to_owned()).or_default() += 1;
+    }
+    found
+}
+
+#[test]
+fn dropped_packets_come_with_their_reason() {
+    const TEST: &str = "dropped_packets_come_with_their_reason";
+    if !drops_or_skip(TEST) || !program_or_skip(TEST, "tshark") || !program_or_skip(TEST, "iptables") {
+        return;
+    }
+    let (ours, others) = (namespace(), namespace());
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, cut] = ["whole.pcapng", "cut.pcapng"].map(|name| folder.path().join(name));
+    let live = Live::start(&ours, 0, &["-i", "drops:", "-w", text(&whole), "--json"]);
+    let short =
+        Live::start(&ours, 0, &["-i", "drops:", "-s", "30", "-B", "8192", "-w", text(&cut), "--json"]);
+    send(&others, b"of another namespace");
+    let Traffic { closed, walled, full, overflow } = send(&ours, b"ours");
+    assert!(overflow > 100, "{overflow} of {FLOOD}");
+    let accounts = [live, short].map(|live| live.interrupt().succeeded());
+    assert!(accounts[1].stderr.contains("ring 8192 KiB"), "{}", accounts[1].stderr);
+    for (finished, file, cap_len) in [(&accounts[0], &whole, 32), (&accounts[1], &cut, 30)] {
+        let account = finished.account();
+        assert_eq!((account.ring("dropped"), account.ring("unread")), (0, 0), "{}", account.value);
+        let expected = [
+            (format!("{closed}\tdropped: no_socket\t32\t{cap_len}"), SENT),
+            (format!("{walled}\tdropped: netfilter_drop\t32\t{cap_len}"), SENT),
+            (format!("{full}\tdropped: socket_rcvbuff\t32\t{cap_len}"), overflow),
+        ];
+        assert_eq!(packets_by_reason(text(file)), BTreeMap::from(expected));
+    }
+}
+
+/// Frames to another host, which the stack drops: with an Ethernet type, and these first bytes of the payload.
+fn strange_frame(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8][..], &ethertype.to_be_bytes(), payload].concat();
+    frame.resize(74, 0);
+    frame
+}
+
+#[test]
+fn a_stop_leaves_no_drop_in_the_ring() {
+    const TEST: &str = "a_stop_leaves_no_drop_in_the_ring";
+    if !drops_or_skip(TEST) {
+        return;
+    }
+    let namespace = namespace();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("drops.pcapng");
+    let live = Live::start(&namespace, 0, &["-i", "drops:", "-w", text(&file), "--json"]);
+    live.wait_until_idle();
+    live.signal("STOP");
+    let mut sender = Sender::near(&namespace).unwrap();
+    // Not IP by their type, and by their first byte; then packets behind them.
+    for (ethertype, payload, count) in [(0x88b5, 0x45, 300), (0x0800, 0x00, 6000), (0x0800, 0x45, 50)] {
+        let frames = [strange_frame(ethertype, &[payload])];
+        let sent = sender.send(&frames, count, Pace::PerSecond(20_000)).unwrap();
+        assert_eq!(sent.packets, count);
+    }
+    wait_for_backlog();
+    live.signal("INT");
+    live.signal("CONT");
+    let account = live.wait().succeeded().account();
+    assert_eq!(packets_of(&file).len(), 50, "{}", account.value);
+    let interface = account.interface("drops");
+    assert_eq!((account.ring("received"), account.ring("unread")), (50, 0), "{interface}");
+    assert_eq!(interface["kernel_filtered"], 6300, "{interface}");
+}
+
+#[test]
+fn drops_without_rights_name_the_rights() {
+    const TEST: &str = "drops_without_rights_name_the_rights";
+    if !root_or_skip(TEST) || !drops_or_skip(TEST) {
+        return;
+    }
+    let output = tapline(["capture", "-i", "drops:"]).uid(NOBODY).gid(NOBODY).output();
+    let Ok(output) = output else { return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}") };
+    let finished = Finished::new(output);
+    finished.failed_saying(&["drops: this needs root, or CAP_BPF and CAP_PERFMON"]);
+    assert!(!finished.stderr.contains("drops::"), "{}", finished.stderr);
+    let absent = run(["capture", "-i", "drops:", "--netns", "no-such-namespace"]);
+    absent.failed_saying(&["drops: network namespace no-such-namespace"]);
+}
