@@ -2,8 +2,9 @@
 //! open(2) `O_DIRECT`).
 
 use std::ffi::CString;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -43,11 +44,15 @@ pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
 /// # Errors
 /// The error of fallocate(2): `ENOSPC`, `EFBIG`, `EOPNOTSUPP` on file systems that cannot.
 pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
-    const CALL: &str = "fallocate";
-    let len = libc::off_t::try_from(len).map_err(|_| SyscallError::from_errno(CALL, libc::EFBIG))?;
-    // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory of ours.
-    check(CALL, unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) })?;
-    Ok(())
+    fallocate("fallocate", file, 0, 0..len)
+}
+
+/// Makes the file system keep room for a part of a file, whose length and bytes stay as they are.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn reserve_part(file: &File, part: Range<u64>) -> Result<(), SyscallError> {
+    fallocate("fallocate(FALLOC_FL_KEEP_SIZE)", file, libc::FALLOC_FL_KEEP_SIZE, part)
 }
 
 /// Makes the file system reserve `len` bytes behind the end of a file, which stays where it is.
@@ -55,14 +60,42 @@ pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
 /// # Errors
 /// As [`reserve`].
 pub fn reserve_behind(file: &File, len: u64) -> Result<(), SyscallError> {
-    const CALL: &str = "fallocate(FALLOC_FL_KEEP_SIZE)";
-    let too_long = |_| SyscallError::from_errno(CALL, libc::EFBIG);
     let end = file.metadata().map_or(0, |metadata| metadata.len());
-    let (end, len) =
-        (libc::off_t::try_from(end).map_err(too_long)?, libc::off_t::try_from(len).map_err(too_long)?);
+    reserve_part(file, end..end.saturating_add(len))
+}
+
+/// Gives the room of a part of a file back to the file system: the part then reads as zeros, and the file keeps its
+/// length.
+///
+/// # Errors
+/// The error of fallocate(2): `EOPNOTSUPP` on file systems that have no files with holes.
+pub fn release(file: &File, part: Range<u64>) -> Result<(), SyscallError> {
+    if part.is_empty() {
+        return Ok(());
+    }
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    fallocate("fallocate(FALLOC_FL_PUNCH_HOLE)", file, mode, part)
+}
+
+fn fallocate(
+    call: &'static str,
+    file: &File,
+    mode: libc::c_int,
+    part: Range<u64>,
+) -> Result<(), SyscallError> {
+    let number =
+        |number: u64| libc::off_t::try_from(number).map_err(|_| SyscallError::from_errno(call, libc::EFBIG));
+    let (from, len) = (number(part.start)?, number(part.end.saturating_sub(part.start))?);
     // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory of ours.
-    check(CALL, unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, end, len) })?;
+    check(call, unsafe { libc::fallocate(file.as_raw_fd(), mode, from, len) })?;
     Ok(())
+}
+
+/// Bytes that a file takes on its disk: fewer than its length if parts of it were [released](release).
+#[must_use]
+pub fn room_of(metadata: &Metadata) -> u64 {
+    // st_blocks counts in units of 512 bytes on every file system (stat(2)).
+    metadata.blocks().saturating_mul(512)
 }
 
 /// Opens a regular file. A symbolic link at the end of the path is not followed, and a pipe does not make the caller
@@ -304,6 +337,30 @@ mod tests {
             let end = &mut memory[from..from + DIRECT_ALIGN];
             assert!(file.read_exact_at(end, bytes.len() as u64).is_err());
         }
+    }
+
+    #[test]
+    fn a_released_part_takes_no_room_and_is_zeros() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = File::create_new(folder.path().join("file")).unwrap();
+        reserve(&file, 64 * 4096).unwrap();
+        file.write_all_at(&[1; 64 * 4096], 0).unwrap();
+        file.sync_all().unwrap();
+        let before = room_of(&file.metadata().unwrap());
+        if let Err(error) = release(&file, 4096..63 * 4096) {
+            assert_eq!(error.errno(), libc::EOPNOTSUPP);
+            eprintln!("skipped: a_released_part_takes_no_room_and_is_zeros: the file system has no holes");
+            return;
+        }
+        let about = file.metadata().unwrap();
+        assert_eq!((about.len(), before - room_of(&about)), (64 * 4096, 62 * 4096));
+        let bytes = std::fs::read(folder.path().join("file")).unwrap();
+        assert!(bytes[..4096].iter().chain(&bytes[63 * 4096..]).all(|byte| *byte == 1));
+        assert!(bytes[4096..63 * 4096].iter().all(|byte| *byte == 0));
+        release(&file, 0..0).unwrap();
+        reserve_part(&file, 4096..3 * 4096).unwrap();
+        let again = file.metadata().unwrap();
+        assert_eq!((again.len(), room_of(&again) - room_of(&about)), (64 * 4096, 2 * 4096));
     }
 
     #[test]

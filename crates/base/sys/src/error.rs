@@ -32,6 +32,11 @@ impl SyscallError {
     pub fn errno(&self) -> i32 {
         self.source.raw_os_error().unwrap_or(0)
     }
+
+    /// Whether the kernel, or the file system, does not have the operation.
+    pub fn is_unsupported(&self) -> bool {
+        matches!(self.errno(), libc::EOPNOTSUPP | libc::ENOSYS)
+    }
 }
 
 /// Turns the -1 of a failed call into an error.

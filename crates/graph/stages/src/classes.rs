@@ -245,6 +245,8 @@ pub const STORE: StageClass = StageClass {
             .means("packets older than this are deleted, a segment at a time; 0 to keep them as long as there is room"),
         Parameter::new("segment", ParameterType::Text, "1GiB")
             .means("segment size of a new store, 4MiB to 4GiB; an existing one keeps its own"),
+        Parameter::new("compress", ParameterType::Text, "none")
+            .means("zstd, or \"zstd:LEVEL\" with a level of 1 to 19, compresses each chunk"),
     ],
     outputs: Outputs::None,
     order: Order::All,

@@ -1,5 +1,5 @@
 //! Records a capture file several times and reports the processor time: `cargo run --release -p tapline-store --example
-//! recorder -- FILE STORE TURNS [no-index]`.
+//! recorder -- FILE STORE TURNS [no-index] [zstd:LEVEL]`.
 //!
 //! The time to read the file is measured first, and subtracted.
 
@@ -14,7 +14,7 @@ use tapline_sys::usage::CpuTime;
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, store, turns, options @ ..] = arguments.as_slice() else {
-        return Err("arguments: FILE STORE TURNS [no-index]".into());
+        return Err("arguments: FILE STORE TURNS [no-index] [zstd:LEVEL]".into());
     };
     let (file, turns) = (Path::new(file), turns.parse()?);
     let now = Timestamp::from_nanos(1_700_000_000_000_000_000);
@@ -25,7 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let interfaces = FileSource::open(file)?.interfaces().to_vec();
     let settings = RecorderSettings {
-        index: options.is_empty().then(IndexOptions::default),
+        index: (!options.iter().any(|option| option == "no-index")).then(IndexOptions::default),
+        compress: options.iter().find_map(|option| option.strip_prefix("zstd:")?.parse().ok()),
         is_live: false,
         ..RecorderSettings::default()
     };

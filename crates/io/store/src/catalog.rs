@@ -15,7 +15,8 @@ use crate::files;
 use crate::index::{Contents, Index, Summary};
 use crate::keys::WAYS;
 use crate::layout::{
-    Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
+    PACKED_VERSION, Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, is_packed,
+    segment_number, sync_directory,
 };
 use crate::log::history;
 use crate::walk::{FoundChunk, Walk};
@@ -32,6 +33,8 @@ pub struct Catalog {
     pub(crate) paths: Paths,
     pub(crate) id: StoreId,
     pub(crate) segment_len: u64,
+    /// The version of its layout.
+    version: u16,
 }
 
 /// The content of `store.toml`.
@@ -50,6 +53,8 @@ pub struct SegmentEntry {
     pub number: u64,
     /// Length of the file in bytes; 0 if the file cannot be looked up (recycled meanwhile).
     pub len: u64,
+    /// Bytes that the file takes on the disk, if its chunks are compressed.
+    pub packed_len: Option<u64>,
     /// The totals in its index; `None` if the index is missing (segment not sealed yet, `--no-index`, crash of the
     /// recorder) or damaged.
     pub standing: Option<Standing>,
@@ -111,16 +116,17 @@ impl Catalog {
         };
         let refused = |reason: String| Error::Description { path: path.clone(), reason };
         let description: Description = toml::from_str(&text).map_err(|error| refused(error.to_string()))?;
-        if description.version != VERSION {
+        if ![VERSION, PACKED_VERSION].contains(&description.version) {
             return Err(refused(format!(
-                "this is version {} of the store's layout; {VERSION} can be read",
+                "this is version {} of the store's layout; {VERSION} and {PACKED_VERSION} can be read",
                 description.version
             )));
         }
         let id = parse_id(&description.id)
             .ok_or_else(|| refused("the id is not 32 hexadecimal digits".to_owned()))?;
         check_segment_len(description.segment).map_err(refused)?;
-        let catalog = Catalog { paths, id, segment_len: description.segment };
+        let (version, segment_len) = (description.version, description.segment);
+        let catalog = Catalog { paths, id, segment_len, version };
         catalog.paths.check_links()?;
         catalog.check_id().map_err(refused)?;
         Ok(catalog)
@@ -132,9 +138,27 @@ impl Catalog {
         let paths = Paths::new(root);
         let id = random_id()?;
         let path = paths.description();
-        let catalog = Catalog { paths, id, segment_len };
-        catalog.check_unused().map_err(|reason| Error::Description { path: path.clone(), reason })?;
-        let text = format!("version = {VERSION}\nid = \"{}\"\nsegment = {segment_len}\n", hexadecimal(&id));
+        let catalog = Catalog { paths, id, segment_len, version: VERSION };
+        catalog.check_unused().map_err(|reason| Error::Description { path, reason })?;
+        catalog.describe(catalog.version)?;
+        Ok(catalog)
+    }
+
+    /// Says in `store.toml` that chunks may be compressed: versions of the program that cannot read them refuse the
+    /// store, and do not take their segments for missing ones.
+    pub(crate) fn allow_packed(&self) -> Result<(), Error> {
+        if self.allows_packed() { Ok(()) } else { self.describe(PACKED_VERSION) }
+    }
+
+    /// Whether chunks were compressed here before.
+    pub(crate) fn allows_packed(&self) -> bool {
+        self.version == PACKED_VERSION
+    }
+
+    /// Writes `store.toml`.
+    fn describe(&self, version: u16) -> Result<(), Error> {
+        let (path, segment_len) = (self.paths.description(), self.segment_len);
+        let text = format!("version = {version}\nid = \"{}\"\nsegment = {segment_len}\n", self.id());
         let part = path.with_extension("toml.part");
         let write = || -> io::Result<()> {
             match fs::remove_file(&part) {
@@ -147,8 +171,7 @@ impl Catalog {
             fs::rename(&part, &path)?;
             sync_directory(&path)
         };
-        write().map_err(Error::file("write", &path))?;
-        Ok(catalog)
+        write().map_err(Error::file("write", &path))
     }
 
     /// Checks that a directory without `store.toml` has no segments: a new store would take them for its own and
@@ -156,12 +179,14 @@ impl Catalog {
     fn check_unused(&self) -> Result<(), String> {
         let numbers = self.numbers().map_err(|error| error.to_string())?;
         let Some(id) = numbers.iter().find_map(|number| self.id_in(*number)) else { return Ok(()) };
+        let is_packed = numbers.iter().any(|number| is_packed(&self.segment_path(*number)));
         let len = numbers.iter().find_map(|number| fs::metadata(self.segment_path(*number)).ok());
         Err(format!(
-            "it is missing, but there are {} segments of the store {}: write a file with the lines version = {VERSION}, \
+            "it is missing, but there are {} segments of the store {}: write a file with the lines version = {}, \
              id = \"{}\", segment = {}",
             numbers.len(),
             hexadecimal(&id),
+            if is_packed { PACKED_VERSION } else { VERSION },
             hexadecimal(&id),
             len.map_or(0, |len| len.len())
         ))
@@ -220,6 +245,7 @@ impl Catalog {
             numbers.extend(name.to_str().and_then(segment_number));
         }
         numbers.sort_unstable();
+        numbers.dedup();
         Ok(numbers)
     }
 
@@ -231,7 +257,10 @@ impl Catalog {
         let mut walks_left = WALKED_MAX;
         let history = history(&self.paths);
         let mut entry = |number: u64| {
-            let len = fs::metadata(self.paths.segment(number)).map_or(0, |metadata| metadata.len());
+            let path = self.paths.segment(number);
+            let about = fs::metadata(&path).ok();
+            let len = about.as_ref().map_or(0, fs::Metadata::len);
+            let packed_len = about.filter(|_| is_packed(&path)).map(|about| disk::room_of(&about));
             let had = history.sealed.get(&number).map(|sealed| sealed.chunks);
             let index = self.index(number);
             let walked = if index.is_none() && walks_left > 0 {
@@ -244,7 +273,7 @@ impl Catalog {
             let chunks_missing = had.zip(chunks).map(|(had, has)| had.saturating_sub(has.into()));
             let standing = index.map(|index| totals(&index.summary, index.len()));
             let walked = walked.filter(|has| has.chunks > 0).map(|has| totals(&has, 0));
-            SegmentEntry { number, len, standing, walked, chunks_missing }
+            SegmentEntry { number, len, packed_len, standing, walked, chunks_missing }
         };
         // The newest ones are walked.
         let mut entries: Vec<SegmentEntry> = self.numbers()?.into_iter().rev().map(&mut entry).collect();

@@ -3,6 +3,8 @@
 //! ```text
 //! section header 28 | head 220 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
 //! ```
+//!
+//! On the disk a chunk may be compressed (`packed.rs`); its head is at the same offset.
 
 use tapline_file::{InterfaceStatistics, Section, blocks};
 use tapline_packet::{Interface, Packet, Timestamp};
@@ -11,8 +13,11 @@ use tapline_sys::disk::DIRECT_ALIGN;
 use crate::Overload;
 use crate::index::IndexOptions;
 use crate::layout::{BLOCK_KIND, FILLER_MAGIC, NUMBER_MAX, PAGE_LEN, SLOT_LEN, VERSION};
+use crate::packed::{Packing, packed_len_max};
 
 const MAGIC: [u8; 8] = *b"TAPLCHNK";
+/// The first bytes of a section (draft-ietf-opsawg-pcapng, section 4.1).
+pub(crate) const SECTION_MAGIC: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Where the head's data begin.
 const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 8;
 /// Bytes of the head's data.
@@ -88,6 +93,8 @@ pub struct ChunkHead {
     pub overload: u64,
     /// The policy under overload.
     pub policy: Overload,
+    /// Lengths of the parts of a compressed chunk.
+    pub(crate) packing: Option<Packing>,
 }
 
 /// Record of an erasure in a chunk.
@@ -106,8 +113,9 @@ impl ChunkHead {
     /// check.
     pub(crate) fn parse(bytes: &[u8]) -> Option<ChunkHead> {
         let data = bytes.get(HEAD_AT..HEAD_AT + HEAD_LEN)?;
-        let is_section = bytes.get(..4)? == [0x0a, 0x0d, 0x0d, 0x0a];
-        if !is_section || data[..8] != MAGIC || u16_at(data, 8) != VERSION {
+        let is_section = bytes.get(..4)? == SECTION_MAGIC;
+        let packing = Packing::parse(bytes);
+        if !(is_section || packing.is_some()) || data[..8] != MAGIC || u16_at(data, 8) != VERSION {
             return None;
         }
         let has_flag = |flag: u16| u16_at(data, 10) & flag != 0;
@@ -139,11 +147,18 @@ impl ChunkHead {
             cut: u64_at(data, 184),
             overload: u64_at(data, 200),
             policy: Overload::of_number(u16_at(data, 10) >> OVERLOAD_SHIFT & 3),
+            packing,
         };
         let len = head.len as usize;
         let fits = len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && len <= CHUNK_LEN_MAX;
+        let fits = fits && packing.is_none_or(|packing| packing.fits(len));
         let is_whole = len <= SLOT_LEN || len.is_multiple_of(SLOT_LEN);
         (fits && is_whole && (1..=NUMBER_MAX).contains(&head.number)).then_some(head)
+    }
+
+    /// Bytes of the chunk that are on the disk, from its start on: all of them unless it is compressed.
+    pub(crate) fn stored_len(&self) -> usize {
+        self.packing.map_or(self.len, |packing| packing.stored) as usize
     }
 
     fn write(&self, data: &mut [u8]) {
@@ -201,7 +216,7 @@ pub(crate) fn is_intact(chunk: &[u8], head: &ChunkHead) -> bool {
         return false;
     };
     let checksum = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(before), &[0; 4]), after);
-    chunk.len() == head.len as usize && checksum == head.checksum
+    chunk.len() == head.stored_len() && checksum == head.checksum
 }
 
 /// Hash of an intact chunk for the chain, as the next chunk contains it. After an erasure it is the hash that the chunk
@@ -281,6 +296,8 @@ pub(crate) struct ChunkBuilder {
     /// Interfaces described in it.
     interfaces: usize,
     snap_len: u32,
+    /// Whether the chunk will be compressed.
+    is_packed: bool,
     /// Counts, times and bytes so far.
     head: ChunkHead,
 }
@@ -292,8 +309,14 @@ impl ChunkBuilder {
             room: 0,
             interfaces: 0,
             snap_len,
+            is_packed: false,
             head: ChunkHead::default(),
         }
+    }
+
+    /// Gathers packets for chunks that will be compressed, if `is_packed` says so.
+    pub(crate) fn packed(self, is_packed: bool) -> ChunkBuilder {
+        ChunkBuilder { is_packed, ..self }
     }
 
     /// Begins a chunk in `buffer`, of at most `room` bytes, a multiple of the page.
@@ -334,7 +357,8 @@ impl ChunkBuilder {
     pub(crate) fn len_with(&self, cap_len: usize, options_len: usize) -> usize {
         let tail = self.interfaces * STATISTICS_LEN + blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
         // Header, trailer, a tag that is put back, flags and drop count.
-        self.buffer.len() + cap_len + options_len + 80 + tail
+        let len = self.buffer.len() + cap_len + options_len + 80 + tail;
+        if self.is_packed { packed_len_max(len) } else { len }
     }
 
     /// Whether a packet of this length still fits.
@@ -355,7 +379,7 @@ impl ChunkBuilder {
         *bytes += packet.data.len() as u64;
     }
 
-    /// Completes the chunk up to its seal. Returns its bytes and its head.
+    /// Completes the chunk up to its seal. Returns its bytes and its head; without a filler if it will be compressed.
     pub(crate) fn finish(
         &mut self,
         statistics: &[InterfaceStatistics],
@@ -367,16 +391,17 @@ impl ChunkBuilder {
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         let used = buffer.len();
-        let mut len = used.next_multiple_of(PAGE_LEN);
+        let needed = if self.is_packed { packed_len_max(used) } else { used };
+        let mut len = needed.next_multiple_of(PAGE_LEN);
         // A filler has at least 20 bytes.
         let filler_min = blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
-        if len > used && len - used < filler_min {
+        if !self.is_packed && len > used && len - used < filler_min {
             len += PAGE_LEN;
         }
         if len > SLOT_LEN {
             len = len.next_multiple_of(SLOT_LEN);
         }
-        if len > used {
+        if !self.is_packed && len > used {
             let mut data = vec![0; len - used - blocks::BLOCK_OVERHEAD];
             data[..FILLER_MAGIC.len()].copy_from_slice(&FILLER_MAGIC);
             blocks::local(buffer.tail(), BLOCK_KIND, &data);
@@ -399,7 +424,7 @@ fn u16_at(data: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(array(data, at))
 }
 
-fn u32_at(data: &[u8], at: usize) -> u32 {
+pub(crate) fn u32_at(data: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(array(data, at))
 }
 

@@ -92,6 +92,22 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// The disk is full, and the segments that may be deleted do not have the room of a new one: none is deleted.
+    #[error(
+        "{}: the disk is full: a segment takes {wanted} bytes and {free} are free; the compressed segments that may be \
+         deleted have {deletable}, which is too little, so none is: make room on the disk",
+        path.display()
+    )]
+    Crowded {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes of a segment.
+        wanted: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that deleting segments would make free.
+        deletable: u64,
+    },
     /// The number of the newest segment is so high that no recording can count on from it.
     #[error(
         "{}: no segment can follow one of this number; if it is not of this store, move it away",
@@ -113,6 +129,18 @@ pub enum Error {
         /// Bytes that it needs.
         wanted: u64,
     },
+    /// An erasure stopped while it wrote chunks.
+    #[error(
+        "cannot write to {}: {source}; the chunks that were not written are kept in the file rewrite: `tapline store \
+         repair` writes them",
+        path.display()
+    )]
+    ErasureStopped {
+        /// The segment.
+        path: PathBuf,
+        /// The error of the system call.
+        source: io::Error,
+    },
     /// Holds keep all segments but the newest, so that none can be recycled.
     #[error(
         "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store release) or --size is larger",
@@ -133,9 +161,19 @@ impl Error {
         matches!(self, Error::File { source, .. } if source.kind() == io::ErrorKind::PermissionDenied)
     }
 
+    /// Whether a file has no room on the disk.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Error::File { source, .. } if is_full(source))
+    }
+
     /// Makes an [`Error::File`] of an [`io::Error`], for `map_err`.
     pub(crate) fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         let path = named(path);
         move |source| Error::File { action, path, source }
     }
+}
+
+/// Whether the disk, or a quota, has no more room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

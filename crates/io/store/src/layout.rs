@@ -23,6 +23,8 @@ pub const SEGMENT_LEN_MAX: u64 = 4 << 30;
 
 /// The version of the layout in `store.toml` and in chunks.
 pub(crate) const VERSION: u16 = 1;
+/// The version in `store.toml` of a store whose chunks may be compressed.
+pub(crate) const PACKED_VERSION: u16 = 2;
 /// Our blocks among those for local use.
 pub(crate) const BLOCK_KIND: u32 = 0x5450_4c4e;
 
@@ -31,6 +33,11 @@ pub(crate) const NUMBER_MAX: u64 = 1 << 60;
 
 /// The highest number that the newest segment may have when a recording begins. 2^32 numbers stay for its segments.
 pub(crate) const NUMBER_BEGIN_MAX: u64 = NUMBER_MAX - (1 << 32);
+
+/// The magic number of a frame that decoders of zstd pass over (RFC 8878, 3.1.2).
+pub(crate) const SKIPPABLE: u32 = 0x184D_2A50;
+/// Bytes of such a frame before its data: the magic number and the length.
+pub(crate) const FRAME_HEADER_LEN: usize = 8;
 
 const GAP_MAGIC: [u8; 8] = *b"TAPLSKIP";
 
@@ -59,6 +66,10 @@ struct OpenFolders {
 pub(crate) const SEGMENTS: &str = "seg";
 /// The name of the directory of roll-ups.
 pub(crate) const ROLL_UPS: &str = "roll";
+/// Ending of the name of a segment whose chunks are not compressed.
+const PLAIN: &str = ".pcapng";
+/// Ending of the name of a segment whose chunks are compressed.
+const PACKED: &str = ".pcapng.zst";
 /// A path that leads nowhere.
 const NOWHERE: &str = "/proc/self/fd/none";
 /// Where descriptors have names.
@@ -152,8 +163,20 @@ impl Paths {
         self.folder(SEGMENTS, |folders| &folders.segments)
     }
 
+    /// The file of a segment: the one that is there.
     pub(crate) fn segment(&self, number: u64) -> PathBuf {
-        self.segments().join(format!("{number:08}.pcapng"))
+        let plain = self.segment_as(number, false);
+        if plain.symlink_metadata().is_ok() {
+            return plain;
+        }
+        let packed = self.segment_as(number, true);
+        if packed.symlink_metadata().is_ok() { packed } else { plain }
+    }
+
+    /// The file of a segment whose chunks are compressed, or are not.
+    pub(crate) fn segment_as(&self, number: u64, is_packed: bool) -> PathBuf {
+        let ending = if is_packed { PACKED } else { PLAIN };
+        self.segments().join(format!("{number:08}{ending}"))
     }
 
     pub(crate) fn index(&self, number: u64) -> PathBuf {
@@ -171,10 +194,15 @@ pub(crate) fn named(path: &Path) -> PathBuf {
 
 /// The number in a segment's file name.
 pub(crate) fn segment_number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".pcapng")?;
+    let digits = name.strip_suffix(PLAIN).or_else(|| name.strip_suffix(PACKED))?;
     let is_canonical = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| is_canonical)?;
     (format!("{number:08}") == digits && (1..=NUMBER_MAX).contains(&number)).then_some(number)
+}
+
+/// Whether the chunks of a segment are compressed, by the name of its file.
+pub(crate) fn is_packed(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "zst")
 }
 
 /// Has the disk keep the names in the directory of a file: that a file was made, renamed or removed.
@@ -211,9 +239,37 @@ pub(crate) fn gap(len: usize) -> ([u8; 32], [u8; 4]) {
     (head, len)
 }
 
+/// The first bytes of a skippable frame of `len` bytes with this magic; those behind have no meaning.
+fn frame(len: usize, magic: [u8; 8]) -> [u8; 16] {
+    let mut head = [0; 16];
+    head[..4].copy_from_slice(&SKIPPABLE.to_le_bytes());
+    head[4..8].copy_from_slice(&((len - FRAME_HEADER_LEN) as u32).to_le_bytes());
+    head[8..].copy_from_slice(&magic);
+    head
+}
+
+/// The first page of a filler of `len` bytes in a segment whose chunks are compressed.
+pub(crate) fn filler_frame(len: usize) -> Vec<u8> {
+    let mut page = vec![0; PAGE_LEN];
+    page[..16].copy_from_slice(&frame(len, FILLER_MAGIC));
+    page
+}
+
+/// As [`gap`], in a segment whose chunks are compressed.
+pub(crate) fn gap_frame(len: usize) -> [u8; 16] {
+    frame(len, GAP_MAGIC)
+}
+
 /// The length of the filler that begins here, if one does.
 pub(crate) fn filler_len(bytes: &[u8]) -> Option<usize> {
     block_len(bytes, FILLER_MAGIC)
+}
+
+/// Whether a filler begins at this offset of a slot behind which the slot has no chunk.
+pub(crate) fn fills_slot(bytes: &[u8], in_slot: usize) -> bool {
+    let is_frame = bytes.get(..4) == Some(&SKIPPABLE.to_le_bytes()[..]);
+    let fills = |len| len == PAGE_LEN || is_frame && in_slot + len == SLOT_LEN;
+    filler_len(bytes).is_some_and(fills)
 }
 
 /// The length of the gap that begins here, if one does.
@@ -221,10 +277,17 @@ pub(crate) fn gap_len(bytes: &[u8]) -> Option<usize> {
     block_len(bytes, GAP_MAGIC)
 }
 
+/// The length of a block or a skippable frame with this magic.
 fn block_len(bytes: &[u8], magic: [u8; 8]) -> Option<usize> {
     let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let is_filler = number(0)? == blocks::LOCAL | BLOCK_KIND && bytes.get(8..16)? == magic;
-    number(4).filter(|_| is_filler).map(|len| len as usize)
+    let (kind, len) = (number(0)?, number(4)? as usize);
+    let is_ours = bytes.get(8..16)? == magic;
+    match kind {
+        _ if !is_ours => None,
+        SKIPPABLE => Some(len.saturating_add(FRAME_HEADER_LEN)),
+        kind if kind == blocks::LOCAL | BLOCK_KIND => Some(len),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -240,6 +303,9 @@ mod tests {
             ("1.pcapng", None),
             ("000000001.pcapng", None),
             ("00000001.tix", None),
+            ("00000001.pcapng.zst", Some(1)),
+            ("00000001.zst", None),
+            ("00000001.pcapng.zst.zst", None),
             ("0000000x.pcapng", None),
         ] {
             assert_eq!(segment_number(name), number, "{name}");
@@ -252,6 +318,14 @@ mod tests {
             let block = filler(len);
             assert_eq!((block.len(), filler_len(&block)), (len, Some(len)));
         }
+        for len in [PAGE_LEN, 5 * PAGE_LEN, SLOT_LEN] {
+            let page = filler_frame(len);
+            assert_eq!((page.len(), filler_len(&page), gap_len(&page)), (PAGE_LEN, Some(len), None));
+            assert_eq!(gap_len(&gap_frame(len)), Some(len));
+        }
+        assert!(fills_slot(&filler(PAGE_LEN), PAGE_LEN) && !fills_slot(&filler(2 * PAGE_LEN), PAGE_LEN));
+        assert!(fills_slot(&filler_frame(5 * PAGE_LEN), SLOT_LEN - 5 * PAGE_LEN));
+        assert!(!fills_slot(&filler_frame(5 * PAGE_LEN), SLOT_LEN - 6 * PAGE_LEN));
         assert_eq!(filler_len(&[0; 64]), None);
         assert_eq!(filler_len(&filler(64)[..15]), None);
     }

@@ -33,6 +33,7 @@ mod missing;
 pub mod moments;
 mod name;
 mod names;
+mod packed;
 mod question;
 mod recorder;
 mod recordings;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 
+use tapline_file::blocks::SECTION_HEADER_LEN;
 use tapline_packet::LinkType;
 use tapline_sys::disk;
 
@@ -12,6 +13,7 @@ use crate::chunk::CHUNK_HEAD_LEN;
 use crate::erase::Blocks;
 use crate::error::Error;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::restore::read_section;
 use crate::walk::{FoundChunk, Walk};
 
 /// The type of an Interface Description Block (draft-ietf-opsawg-pcapng, section 4.2).
@@ -44,22 +46,29 @@ impl Catalog {
 
 /// Link types that a chunk describes. All descriptions are in its first half MiB.
 fn described(file: &File, found: &FoundChunk) -> Vec<LinkType> {
+    if found.head.packing.is_some() {
+        let mut section = Vec::new();
+        let is_read = read_section(file, found, &mut section).is_some();
+        let blocks = section.get(SECTION_HEADER_LEN..).filter(|_| is_read);
+        return link_types(blocks.unwrap_or_default()).0;
+    }
     let len = found.head.len as usize;
     let mut bytes = vec![0; len.min(PAGE_LEN)];
     let mut is_read = file.read_exact_at(&mut bytes, found.offset).is_ok();
-    let (mut link_types, mut is_all) = link_types(&bytes);
+    let blocks = |bytes: &[u8]| link_types(bytes.get(CHUNK_HEAD_LEN..).unwrap_or_default());
+    let (mut link_types, mut is_all) = blocks(&bytes);
     if is_read && !is_all && len > PAGE_LEN {
         bytes.resize(len.min(SLOT_LEN), 0);
         is_read = file.read_exact_at(&mut bytes, found.offset).is_ok();
-        (link_types, is_all) = self::link_types(&bytes);
+        (link_types, is_all) = blocks(&bytes);
     }
     if is_read && is_all { link_types } else { Vec::new() }
 }
 
-/// The link types of the descriptions behind a chunk's head, and whether another block follows them.
-fn link_types(chunk: &[u8]) -> (Vec<LinkType>, bool) {
+/// The link types of the descriptions that blocks begin with, and whether another block follows them.
+fn link_types(blocks: &[u8]) -> (Vec<LinkType>, bool) {
     let mut link_types = Vec::new();
-    for (kind, block) in Blocks(chunk.get(CHUNK_HEAD_LEN..).unwrap_or_default()) {
+    for (kind, block) in Blocks(blocks) {
         if kind != INTERFACE {
             return (link_types, true);
         }

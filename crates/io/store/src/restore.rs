@@ -12,8 +12,9 @@ use crate::chunk::{self, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, Contents, IndexOptions, rollup};
 use crate::keys::Class;
-use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
+use crate::layout::{SLOT_LEN, fills_slot};
 use crate::log::{self, History};
+use crate::packed;
 use crate::walk::{FoundChunk, Walk};
 
 /// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
@@ -51,16 +52,27 @@ pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
 pub(crate) fn read_intact(file: &File, found: &FoundChunk, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
-    buffer.resize(found.head.len as usize, 0);
+    buffer.resize(found.head.stored_len(), 0);
     file.read_exact_at(buffer, found.offset).ok()?;
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
-/// Whether a filler of a page begins here, within a slot.
+/// As [`read_intact`], with the chunk's section in `buffer`.
+pub(crate) fn read_section(file: &File, found: &FoundChunk, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
+    let hash = read_intact(file, found, buffer)?;
+    if found.head.packing.is_some() {
+        let stored = std::mem::take(buffer);
+        *buffer = packed::section(&stored, &found.head)?.into_owned();
+    }
+    Some(hash)
+}
+
+/// Whether a filler begins here, within a slot.
 fn is_filler(file: &File, at: u64) -> bool {
     let mut bytes = [0; 32];
     let is_read = file.read_exact_at(&mut bytes, at).is_ok();
-    is_read && !at.is_multiple_of(SLOT_LEN as u64) && filler_len(&bytes) == Some(PAGE_LEN)
+    let in_slot = (at % SLOT_LEN as u64) as usize;
+    is_read && in_slot > 0 && fills_slot(&bytes, in_slot)
 }
 
 /// Notes the keys of the packets of a chunk.
@@ -113,7 +125,7 @@ impl Restored {
         // Where the last chunk ends, if it is whole.
         let mut tail = None;
         while let Some(found) = walk.next() {
-            let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
+            let read = |buffer: &mut Vec<u8>| read_section(&file, &found, buffer);
             let mut hash = [0; 32];
             if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
                 damaged += 1;

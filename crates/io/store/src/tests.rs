@@ -2,6 +2,8 @@
 
 mod attacked;
 mod broken_off;
+mod compressed;
+mod compressed_room;
 mod gone;
 mod keeping;
 mod laws;
@@ -39,6 +41,7 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     snap_len: 262_144,
     index: Some(IndexOptions { macs: false, names: false }),
     cutoffs: Vec::new(),
+    compress: None,
     keeps_room: true,
     is_live: true,
     overload: crate::Overload::Wait,

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
-use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len, gap_len};
+use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len, fills_slot, gap_len};
 
 /// Where a segment's bytes are.
 #[derive(Clone, Copy)]
@@ -140,7 +140,7 @@ impl<'a> Walk<'a> {
                 (Some(SLOT_LEN), _) if in_slot == 0 && self.left == 0 => break,
                 (Some(SLOT_LEN), _) if in_slot == 0 => self.at = slot_end,
                 (_, Some(len)) => self.at += len as u64,
-                (Some(PAGE_LEN), _) if !self.is_lost => self.at = slot_end,
+                _ if !self.is_lost && fills_slot(&bytes, in_slot) => self.at = slot_end,
                 _ => {
                     self.damaged += u64::from(!std::mem::replace(&mut self.is_lost, true));
                     self.at = if is_read { self.at + PAGE_LEN as u64 } else { slot_end };

@@ -26,6 +26,8 @@ pub struct RecordRule {
     pub keep: Option<String>,
     /// Bytes of a segment.
     pub segment: Option<String>,
+    /// Compression of chunks: `zstd` or `zstd:LEVEL`.
+    pub compress: Option<String>,
     /// Age at which packets are written although their chunk is not full.
     pub flush: Option<String>,
     /// Interval of flushes to the disk.
@@ -65,6 +67,7 @@ impl RecordRule {
             ("size", &self.size),
             ("keep", &self.keep),
             ("segment", &self.segment),
+            ("compress", &self.compress),
             ("flush", &self.flush),
             ("sync", &self.sync),
             ("overload", &self.overload),

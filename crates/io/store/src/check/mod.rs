@@ -28,7 +28,7 @@ pub struct Verified {
     pub chunks: u64,
     /// Packets in intact chunks.
     pub packets: u64,
-    /// Bytes of chunks.
+    /// Bytes of chunks, as they are on the disk.
     pub bytes: u64,
     /// Segments between the first and the last that a recorder deleted while holds kept older ones, by the store's log.
     /// The chain of hashes begins again behind them.
@@ -362,10 +362,10 @@ fn look(
 ) {
     let mut buffer = Vec::new();
     while let Some(FoundChunk { offset, head }) = walk.next() {
-        buffer.resize(head.len as usize, 0);
+        buffer.resize(head.stored_len(), 0);
         let is_read = file.read_exact_at(&mut buffer, offset).is_ok();
         verified.chunks += 1;
-        verified.bytes += u64::from(head.len);
+        verified.bytes += head.stored_len() as u64;
         if !is_read || !is_intact(&buffer, &head) {
             chain.pending.push(DamagedChunk { segment, offset, number: head.number });
             continue;

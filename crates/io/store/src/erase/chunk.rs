@@ -5,9 +5,10 @@ use tapline_packet::Timestamp;
 
 use crate::chunk::{ChunkHead, Erasure, chain_hash, seal};
 use crate::layout::{BLOCK_KIND, FILLER_MAGIC};
+use crate::packed::{Packer, section};
 
 /// The type of an Enhanced Packet Block (draft-ietf-opsawg-pcapng, section 4.3).
-const PACKET: u32 = 6;
+pub(crate) const PACKET: u32 = 6;
 
 /// A packet of a chunk, and whether it stays.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +18,16 @@ pub(super) struct Verdict {
     pub(super) len: usize,
 }
 
+/// Level of a compressed chunk that is written again.
+const LEVEL: i32 = 1;
+
 /// Removes the wanted packets from the intact chunk `bytes`, with `at` as the time of the erasure. `None` if `verdicts`
 /// is for other packets.
 pub(super) fn without(bytes: &[u8], verdicts: &[Verdict], at: Timestamp) -> Option<Vec<u8>> {
     let head = ChunkHead::parse(bytes)?;
     let mut chunk = Vec::with_capacity(bytes.len());
     let mut packets = verdicts.iter();
-    for (kind, block) in Blocks(bytes) {
+    for (kind, block) in Blocks(&section(bytes, &head)?) {
         let is_filler = kind == blocks::LOCAL | BLOCK_KIND && block.get(8..16) == Some(&FILLER_MAGIC);
         if is_filler || kind == PACKET && packets.next()?.is_wanted {
             continue;
@@ -33,11 +37,15 @@ pub(super) fn without(bytes: &[u8], verdicts: &[Verdict], at: Timestamp) -> Opti
     if packets.next().is_some() {
         return None;
     }
-    fill_up(&mut chunk, bytes.len())?;
     let wanted = verdicts.iter().filter(|verdict| verdict.is_wanted).count() as u32;
     let erased = head.erasure.map_or(0, |erasure| erasure.packets).saturating_add(wanted);
     let erasure = Erasure { packets: erased, original: chain_hash(bytes, &head), at };
-    let head = of_the_rest(ChunkHead { erasure: Some(erasure), ..head }, verdicts);
+    let mut head = of_the_rest(ChunkHead { erasure: Some(erasure), ..head }, verdicts);
+    match head.packing {
+        None => fill_up(&mut chunk, bytes.len())?,
+        // Zeros take the place of what the old frame had behind the new one.
+        Some(_) => chunk = Packer::new(LEVEL).ok()?.pack(&chunk, &mut head, bytes.len())?,
+    }
     seal(&mut chunk, &head);
     Some(chunk)
 }
@@ -89,7 +97,9 @@ mod tests {
     use tapline_packet::{Interface, LinkType, Meta, Packet};
 
     use super::*;
-    use crate::chunk::{ChunkBuffer, ChunkBuilder, is_intact};
+    use tapline_testkit::random::Random;
+
+    use crate::chunk::{CHUNK_HEAD_LEN, ChunkBuffer, ChunkBuilder, is_intact};
     use crate::layout::SLOT_LEN;
 
     fn chunk(packets: u8) -> Vec<u8> {
@@ -158,6 +168,35 @@ mod tests {
         for told in [0, 2, 4] {
             let all: Vec<u8> = (0..told).collect();
             assert!(without(&whole, &verdicts(&all, |_| true), Timestamp::EPOCH).is_none(), "{told}");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_only_high_levels_fit_stays() {
+        // Noise that comes again behind more bytes than low levels look back.
+        let mut random = Random::new(51);
+        let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
+        let mut builder = ChunkBuilder::new(65_535).packed(true);
+        builder.begin(ChunkBuffer::of_slot(), SLOT_LEN, &interfaces);
+        let noise: Vec<Vec<u8>> =
+            (0..9).map(|_| (0..55_000).map(|_| random.below(256) as u8).collect()).collect();
+        for data in [vec![0; 60]].iter().chain(&noise).chain(&noise) {
+            let meta = Meta { wire_len: data.len() as u32, ..Meta::default() };
+            builder.push(&Packet { data, meta: &meta }, &interfaces[0], &[]);
+        }
+        let (buffer, mut head) = builder.finish(&[], Timestamp::EPOCH);
+        head.number = 1;
+        let whole = buffer.bytes();
+        let whole = [&whole[..28], &whole[CHUNK_HEAD_LEN..]].concat();
+        let mut packer = Packer::new(19).unwrap();
+        head.len = packer.pack(&whole, &mut head.clone(), 0).unwrap().len() as u32;
+        assert!((head.len as usize) < SLOT_LEN * 3 / 5, "{}", head.len);
+        let mut chunk = packer.pack(&whole, &mut head, 0).unwrap();
+        seal(&mut chunk, &head);
+        assert!(without(&chunk, &verdicts(&[0; 19], |_| false), Timestamp::EPOCH).is_none());
+        // Shorter places have no room for it at all.
+        for len in [0, 1, 255, 256, 4095, head.len - 4096, head.len - 1] {
+            assert!(packer.pack(&whole, &mut ChunkHead { len, ..head.clone() }, 0).is_none(), "{len}");
         }
     }
 }

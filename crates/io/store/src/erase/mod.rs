@@ -19,7 +19,7 @@ use tapline_filter::Options;
 use tapline_packet::{Interface, Packet};
 use tapline_sys::disk;
 
-pub(crate) use self::chunk::Blocks;
+pub(crate) use self::chunk::{Blocks, PACKET};
 use self::chunk::{Verdict, without};
 use self::link::LinkFilters;
 use self::rewrite::{BATCH_LEN, Rewrite};
@@ -29,6 +29,7 @@ use crate::hold::HoldEntry;
 use crate::index::{Builder, IndexOptions, rollup};
 use crate::layout::SLOT_LEN;
 use crate::log::History;
+use crate::packed;
 use crate::question::Question;
 use crate::restore::{Restored, index_options, read_intact};
 use crate::search::Window;
@@ -100,11 +101,12 @@ impl ErasureAccount {
     /// Counts chunks that could not be written.
     fn take_back(&mut self, pending: &Pending) {
         let chunks = pending.rewrites.len() as u64;
+        let packets: u64 = pending.counts.iter().map(|(packets, _)| packets).sum();
         self.chunks_erased -= chunks;
         self.chunks_unwritten += chunks;
-        self.packets_erased -= pending.packets;
-        self.packets_unwritten += pending.packets;
-        self.bytes_erased -= pending.bytes;
+        self.packets_erased -= packets;
+        self.packets_unwritten += packets;
+        self.bytes_erased -= pending.counts.iter().map(|(_, bytes)| bytes).sum::<u64>();
     }
 
     /// Whether the sums of segments, chunks and packets agree with their totals.
@@ -189,13 +191,15 @@ impl Eraser {
         )?;
         self.each_segment(progress, &mut |eraser, number, account| {
             let before = (account.chunks_erased, account.packets_erased);
-            eraser.segment(number, true, account)?;
+            let erased = eraser.segment(number, true, account);
             let (chunks, packets) = (account.chunks_erased - before.0, account.packets_erased - before.1);
             if chunks == 0 {
-                return Ok(());
+                return erased;
             }
+            // Of an error too: some chunks may have been written before it.
             let event = json!({ "event": "erased", "segment": number, "chunks": chunks, "packets": packets });
-            log::append(&eraser.catalog.paths, event)
+            let logged = log::append(&eraser.catalog.paths, event);
+            erased.and(logged)
         })
     }
 
@@ -278,7 +282,11 @@ impl Eraser {
             account.chunks_damaged += 1;
             return None;
         }
-        let verdicts = self.judge(&bytes, reader, account);
+        let Some(section) = packed::section(&bytes, &found.head) else {
+            account.chunks_damaged += 1;
+            return None;
+        };
+        let verdicts = self.judge(&section, reader, account);
         let wanted = || verdicts.iter().filter(|verdict| verdict.is_wanted);
         let count = wanted().count() as u64;
         if count == 0 {
@@ -364,9 +372,8 @@ struct Pending {
     has_roll_up: bool,
     rewrites: Vec<Rewrite>,
     len: usize,
-    /// Packets and their bytes that these chunks lack.
-    packets: u64,
-    bytes: u64,
+    /// Packets and their bytes that each of these chunks lacks.
+    counts: Vec<(u64, u64)>,
     /// Chunks were written: index and roll-up were removed before.
     is_begun: bool,
 }
@@ -382,25 +389,25 @@ impl Pending {
             has_roll_up,
             rewrites: Vec::new(),
             len: 0,
-            packets: 0,
-            bytes: 0,
+            counts: Vec::new(),
             is_begun: false,
         }
     }
 
     fn add(&mut self, offset: u64, erased: Erased) -> Result<(), Error> {
         self.len += erased.chunk.len();
-        self.packets += erased.packets;
-        self.bytes += erased.bytes;
+        self.counts.push((erased.packets, erased.bytes));
         self.rewrites.push(Rewrite { segment: self.segment, offset, bytes: erased.chunk });
         if self.len >= BATCH_LEN { self.write() } else { Ok(()) }
     }
 
     fn write(&mut self) -> Result<(), Error> {
-        rewrite::replace(&self.catalog, &self.rewrites)?;
-        self.is_begun = true;
-        self.rewrites.clear();
-        (self.len, self.packets, self.bytes) = (0, 0, 0);
+        let mut written = 0;
+        let replaced = rewrite::replace(&self.catalog, &self.rewrites, &mut written);
+        self.rewrites.drain(..written);
+        self.counts.drain(..written);
+        replaced?;
+        (self.len, self.is_begun) = (0, true);
         Ok(())
     }
 

@@ -3,10 +3,12 @@
 //! ```text
 //! rewrite := record*        record := segment u64, place u64, chunk
 //!
-//! written, kept by the disk --> index, roll-up removed --> chunks written at their places, kept --> rewrite removed
+//! written, kept by the disk --> room of the chunks reserved --> index, roll-up removed --> chunks written at their
+//! places, kept --> rewrite removed
 //! ```
 //!
-//! Killed before the first arrow no chunk was touched; killed later, [`finish`] writes them once more.
+//! Killed before the first arrow no chunk was touched; killed later, [`finish`] writes them once more. A compressed chunk
+//! may grow into the hole behind it, so it needs room. Where the disk has none, nothing is changed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,7 +21,7 @@ use crate::chunk::{CHUNK_HEAD_LEN, CHUNK_LEN_MAX, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::files;
 use crate::index::rollup;
-use crate::layout::{remove, sync_directory};
+use crate::layout::{is_packed, named, remove, sync_directory};
 use crate::walk::belongs;
 
 /// Bytes of chunks that are written over together: some more are kept in memory while the last one is added.
@@ -35,23 +37,26 @@ pub(super) struct Rewrite {
 }
 
 /// Writes chunks over old ones, safe against a kill or a power failure at any moment. Index and roll-up of their
-/// segments go before the first of them, and stay where the disk has no room for `rewrite`.
-pub(super) fn replace(catalog: &Catalog, rewrites: &[Rewrite]) -> Result<(), Error> {
+/// segments go before the first of them, and stay where the disk has no room for `rewrite` or for the chunks. `written`
+/// is the number of chunks at their places, also after an error.
+pub(super) fn replace(catalog: &Catalog, rewrites: &[Rewrite], written: &mut usize) -> Result<(), Error> {
     let path = catalog.paths.rewrite();
     remove(&path)?;
-    if let Err(error) = write(catalog, rewrites) {
+    let reserved = write(catalog, rewrites).map_err(Error::file("write", &path));
+    let reserved = reserved.and_then(|()| rewrites.iter().try_for_each(|rewrite| rewrite.reserve(catalog)));
+    if let Err(error) = reserved {
         // A part of the file would tell of an erasure that was killed, and take room of the disk.
         remove(&path)?;
-        let wanted = rewrites.iter().map(|rewrite| 16 + rewrite.bytes.len() as u64).sum();
-        return Err(match error.kind() {
-            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => Error::NoRoomToErase { path, wanted },
-            _ => Error::file("write", &path)(error),
-        });
+        let wanted = rewrites.iter().map(|rewrite| rewrite.wanted(catalog)).sum();
+        return Err(if error.is_full() { Error::NoRoomToErase { path, wanted } } else { error });
     }
     for rewrite in rewrites {
         rewrite.remove_index(catalog)?;
     }
-    rewrites.iter().try_for_each(|rewrite| rewrite.apply(catalog))?;
+    for rewrite in rewrites {
+        rewrite.apply(catalog)?;
+        *written += 1;
+    }
     remove(&path)
 }
 
@@ -101,7 +106,7 @@ impl Rewrite {
         let word = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
         let (segment, offset) = (word(0)?, word(8)?);
         let head = ChunkHead::parse(bytes.get(16..)?)?;
-        let chunk = bytes.get(16..16 + head.len as usize)?;
+        let chunk = bytes.get(16..16 + head.stored_len())?;
         let fits = head.erasure.is_some()
             && offset < catalog.segment_len()
             && belongs(&head, &catalog.id, segment, offset, catalog.segment_len())
@@ -124,7 +129,7 @@ impl Rewrite {
         else {
             return true;
         };
-        let mut chunk = vec![0; there.len as usize];
+        let mut chunk = vec![0; there.stored_len()];
         let is_read = file.read_exact_at(&mut chunk, self.offset).is_ok();
         let erased = |head: &ChunkHead| head.erasure.map_or(0, |erasure| erasure.packets);
         !(is_read && is_intact(&chunk, &there)) || there.number == own.number && erased(&there) < erased(&own)
@@ -136,6 +141,26 @@ impl Rewrite {
         remove(&catalog.paths.index(self.segment))
     }
 
+    /// Bytes that the disk needs for it: in `rewrite`, and at most as many at the place of a compressed chunk.
+    fn wanted(&self, catalog: &Catalog) -> u64 {
+        let len = self.bytes.len() as u64;
+        16 + if is_packed(&catalog.segment_path(self.segment)) { 2 * len } else { len }
+    }
+
+    /// Has the file system keep room for the chunk at its place. Those that cannot do that have no holes.
+    fn reserve(&self, catalog: &Catalog) -> Result<(), Error> {
+        let path = catalog.segment_path(self.segment);
+        let of_file = Error::file("reserve room in", &path);
+        let file = match disk::open_regular(&path, OpenOptions::new().write(true)) {
+            Err(error) => return Err(of_file(error)),
+            Ok(file) => file,
+        };
+        match disk::reserve_part(&file, self.offset..self.offset + self.bytes.len() as u64) {
+            Err(error) if !error.is_unsupported() => Err(of_file(error.source)),
+            _ => Ok(()),
+        }
+    }
+
     fn apply(&self, catalog: &Catalog) -> Result<(), Error> {
         let path = catalog.segment_path(self.segment);
         let write = || {
@@ -143,7 +168,7 @@ impl Rewrite {
             file.write_all_at(&self.bytes, self.offset)?;
             file.sync_data()
         };
-        write().map_err(Error::file("write to", &path))
+        write().map_err(|source| Error::ErasureStopped { path: named(&path), source })
     }
 }
 

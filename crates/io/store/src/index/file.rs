@@ -58,7 +58,7 @@ fn classes(builder: &Builder) -> u64 {
 }
 
 fn encode(contents: &mut Contents, builder: &mut Builder) -> Vec<u8> {
-    let Contents { rows, summary } = contents;
+    let Contents { rows, summary, .. } = contents;
     let used = used(rows);
     let fixed = HEAD_LEN + used as usize * ROW_LEN;
     let budget = (used as usize * SLOT_LEN / BUDGET_SHARE).saturating_sub(fixed + PAGE_LEN);

@@ -29,6 +29,7 @@ use tapline_packet::Timestamp;
 use crate::chunk::ChunkHead;
 use crate::keys::WAYS;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::packed::PackedPlace;
 
 /// The chunks that begin in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,12 +79,14 @@ pub(crate) struct Contents {
     /// By slot.
     pub(crate) rows: Vec<SlotRow>,
     pub(crate) summary: Summary,
+    /// Places of the compressed ones.
+    pub(crate) packed: Vec<PackedPlace>,
 }
 
 impl Contents {
     pub(crate) fn new(segment_len: u64) -> Contents {
         let rows = vec![SlotRow::default(); (segment_len / SLOT_LEN as u64) as usize];
-        Contents { rows, summary: Summary::default() }
+        Contents { rows, ..Contents::default() }
     }
 
     /// Notes a chunk at `offset`; `hash` is its hash in the next chunk.
@@ -93,6 +96,7 @@ impl Contents {
             row.note(head, (offset % SLOT_LEN as u64) as u32);
         }
         self.summary.note(head, hash);
+        self.packed.extend(PackedPlace::of(head, offset));
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn check(paths: &Paths) -> Result<(), Error> {
                 Some("tix" | "tir") => {
                     refused("read", &path, open(&path, OpenOptions::new().read(true)))?;
                 }
-                Some("pcapng") => {
+                Some("pcapng" | "zst") => {
                     refused("write to", &path, open(&path, OpenOptions::new().read(true).write(true)))?;
                 }
                 _ => {}

@@ -119,7 +119,9 @@ impl AtWork {
     /// Has a file made ready for the next segment, once for each segment.
     fn prepare_next(&mut self) {
         let number = self.writing.number();
-        if self.prepared_in == number || self.is_preparing || !self.writing.wants_next() {
+        // The room of a segment that is being sealed is not known yet.
+        let is_busy = self.is_preparing || !self.sealing.is_empty();
+        if self.prepared_in == number || is_busy || !self.writing.wants_next() {
             return;
         }
         if self.sealer.prepare(&self.writing.segments) {
@@ -159,7 +161,7 @@ impl AtWork {
                 Step::Done
             }
             Some(Job::Seal { index }) if self.is_quiet() => {
-                self.seal(index);
+                self.seal(index, false);
                 self.writing.begin_next();
                 Step::Done
             }
@@ -176,8 +178,11 @@ impl AtWork {
             }
             Some(Job::Finish { index, rest }) if is_still && !self.is_preparing => {
                 self.writing.sync();
-                self.seal(index);
+                self.seal(index, true);
                 self.sealer.finish();
+                while let Ok(event) = self.events.try_recv() {
+                    self.take_while_failing(event);
+                }
                 self.writing.release_room();
                 self.writing.note_ended(*rest);
                 Step::Over
@@ -217,8 +222,9 @@ impl AtWork {
         self.writing.go_to(&head, &place);
         self.flown += 1;
         let (ticket, target) = (self.flown, self.writing.target());
+        let filler = place.filler.clone();
         self.flights.push_back(Flight { ticket, head, place, before, ended: None });
-        self.writers.submit(Request { target, buffer, offset, ticket });
+        self.writers.submit(Request { target, buffer, offset, filler, ticket });
     }
 
     /// Counts chunks that are written, in their order.
@@ -250,7 +256,7 @@ impl AtWork {
         let mut places: Vec<_> = flights.iter().skip(1).map(|flight| flight.place.range()).collect();
         for Flight { head, place, ended, .. } in flights {
             let Some((mut buffer, result)) = ended else { continue };
-            buffer.truncate(head.len as usize);
+            buffer.truncate(head.stored_len());
             // Those behind the first one are in no chain any more, whether they were written or not.
             let is_here = Arc::ptr_eq(&left, &self.writing.target());
             let failed = result.err().filter(|_| is_here);
@@ -265,7 +271,10 @@ impl AtWork {
     fn take_while_failing(&mut self, event: Event) {
         match event {
             Event::Job => {}
-            Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
+            Event::Sealed(number, places) => {
+                self.sealing.retain(|sealing| *sealing != number);
+                self.writing.segments.weigh_sealed(number, places);
+            }
             Event::Prepared(prepared) => {
                 self.is_preparing = false;
                 self.writing.take_prepared(prepared);
@@ -289,15 +298,16 @@ impl AtWork {
         }
     }
 
-    /// Has the index of the segment made.
-    fn seal(&mut self, index: Option<Box<Builder>>) {
+    /// Has the index of the segment made. `is_last` if no segment follows.
+    fn seal(&mut self, index: Option<Box<Builder>>, is_last: bool) {
         if self.writing.is_full() {
             // It was sealed before, and the chunks since are lost.
             index.into_iter().for_each(|index| self.sealer.give_back(index));
             return;
         }
+        let gives_room = self.writing.gives_room(is_last);
         let (number, target, contents) = self.writing.close();
         self.sealing.push(number);
-        self.sealer.seal(Sealing { number, target, contents, index });
+        self.sealer.seal(Sealing { number, target, contents, index, gives_room });
     }
 }

@@ -41,7 +41,7 @@ impl Recorder {
 
     /// Computes the length of a chunk with these interfaces and without packets; an error if that is too long.
     pub(super) fn check_opening(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
-        let mut opening = ChunkBuilder::new(self.settings.snap_len);
+        let mut opening = self.builder();
         opening.begin(ChunkBuffer::default(), SLOT_LEN, interfaces);
         let len = opening.len_with(0, 0);
         if len > OPENING_LEN_MAX {
@@ -52,6 +52,10 @@ impl Recorder {
         }
         self.opening = (interfaces.len(), len);
         Ok(())
+    }
+
+    fn builder(&self) -> ChunkBuilder {
+        ChunkBuilder::new(self.settings.snap_len).packed(self.settings.compress.is_some())
     }
 
     /// Begins a chunk that takes the rest of a slot, or several slots if a packet makes it `needed` bytes long. Under
@@ -136,7 +140,7 @@ impl Recorder {
         };
         let index = std::mem::replace(&mut self.index, next);
         self.send(Job::Seal { index })?;
-        let mut opening = ChunkBuilder::new(self.settings.snap_len);
+        let mut opening = self.builder();
         opening.begin(ChunkBuffer::with_capacity(SLOT_LEN), SLOT_LEN, interfaces);
         let (buffer, head) = opening.finish(&[], now);
         self.at = u64::from(head.len);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! caller's thread   batch --encode, keys--> chunk buffer --full, or older than `flush_ns`--> job
-//! store             job --number, hash, checksum--> write;   segment full --> next segment
+//! store             job --compress, number, hash, checksum--> write;   segment full --> next segment
 //! store-write (4)   write --> disk, with O_DIRECT where the file system takes it
 //! store-index       full segment --> index;   segment almost full --> a file for the next one, cleared;   expired --> spare
 //! store-sync        fdatasync(2), every `sync_ns`
@@ -15,6 +15,7 @@
 
 mod access;
 mod at_work;
+mod clearing;
 mod cutoff;
 mod filling;
 mod opening;
@@ -165,7 +166,7 @@ impl Recorder {
             root: root.to_owned(),
             is_made,
             opening: (0, 0),
-            chunk: ChunkBuilder::new(settings.snap_len),
+            chunk: ChunkBuilder::new(settings.snap_len).packed(settings.compress.is_some()),
             index,
             at,
             segment_len,

@@ -1,6 +1,7 @@
 //! A store made ready for recording: made or put in order, its room reserved, its last segment taken up again.
 
 use std::fs::File;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,14 +16,19 @@ use super::writers::Target;
 use super::writing::{Untold, Writing};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
-use crate::error::Error;
-use crate::files;
+use crate::error::{Error, is_full};
 use crate::index::{Builder, Contents};
-use crate::layout::{PAGE_LEN, Paths, ROLL_UPS, SEGMENT_LEN_DEFAULT, SEGMENTS, SLOT_LEN, filler, named};
-use crate::lock;
+use crate::layout::{
+    PAGE_LEN, Paths, ROLL_UPS, SEGMENT_LEN_DEFAULT, SEGMENTS, SLOT_LEN, filler, named, remove,
+};
 use crate::log::{History, history};
+use crate::packed::{self, Packer};
 use crate::restore::Restored;
+use crate::{files, lock};
 
+/// Levels of zstd by which chunks are compressed: higher ones need more memory to unpack, for chunks as short as ours
+/// to no avail.
+const COMPRESSION_LEVELS: RangeInclusive<i32> = 1..=19;
 /// Indexes that are made again when a recording begins: more segments than one that was broken off leaves unsealed.
 const RESTORED_MAX: usize = 3;
 
@@ -57,14 +63,13 @@ struct Current {
     at: u64,
     /// Number and hash of the chunk before it.
     last: (u64, [u8; 32]),
-    /// The number of the segment whose packets made room.
-    recycled: Option<u64>,
 }
 
 impl Writing {
     pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
         let Locked { catalog, lock, is_made } = lock_store(root, settings)?;
         let segment_len = catalog.segment_len();
+        let packer = settings.compress.map(|level| packer(&catalog, level)).transpose()?;
         let progress = Arc::new(Progress::default());
         if let chunks @ 1.. = rewrite::finish(&catalog)? {
             progress.tell(format!("{chunks} chunks of an erasure that was killed were written"));
@@ -73,6 +78,7 @@ impl Writing {
             progress.tell(format!("no roll-ups are made: {error}"));
         }
         let mut segments = Segments::open(catalog, settings)?;
+        segments.take_changes().tell(&progress);
         let reserve =
             Reserve::new(segments.catalog(), count_max(settings.size, segment_len)?, settings.keeps_room);
         match reserve.take() {
@@ -90,9 +96,10 @@ impl Writing {
         }
         let current =
             begin_segment(&mut segments, index.as_deref_mut(), &reserve, (&progress, &mut history))?;
-        let Current { number, target, contents, at, last, recycled } = current;
+        segments.take_changes().tell(&progress);
+        let Current { number, target, contents, at, last } = current;
         let path = named(&segments.catalog().segment_path(number));
-        if segments.is_direct() && !target.takes_direct(at) {
+        if segments.is_direct() && !target.takes_direct(at, segments.is_packed()) {
             segments.use_cache();
             progress.tell(
                 "writes go through the page cache: the file system does not support direct I/O".to_owned(),
@@ -117,6 +124,7 @@ impl Writing {
             is_unsynced: false,
             doubtful: Vec::new(),
             filler: filler(PAGE_LEN),
+            packer,
             is_full: false,
             tried: Timestamp::EPOCH,
             retention,
@@ -130,7 +138,6 @@ impl Writing {
             segments,
             reserve,
         };
-        add(&writing.progress.recycled, u64::from(recycled.is_some()));
         writing.note("begun", number);
         if let Err(error) = writing.segments.catalog().note_begun(now, settings.is_live) {
             let text = format!("{error}; if this recording is broken off, the store does not report it");
@@ -140,6 +147,32 @@ impl Writing {
         let spare = index.as_deref().map(|index| Box::new(index.twin()));
         Ok(Begun { writing, segment_len, at, is_made, index, spare })
     }
+}
+
+/// A packer for the chunks of a store, whose file system can give back the room of parts of a file.
+fn packer(catalog: &Catalog, level: i32) -> Result<Packer, Error> {
+    if !COMPRESSION_LEVELS.contains(&level) {
+        return Err(Error::Setting(format!("compression of level {level}: zstd has levels 1 to 19")));
+    }
+    let path = catalog.paths.segments().join("spare-holes");
+    remove(&path)?;
+    let tried = files::make(&path).and_then(|file| packed::has_holes(&file));
+    remove(&path)?;
+    match tried {
+        Ok(true) => {}
+        Ok(false) => {
+            return Err(Error::Setting(format!(
+                "{}: the file system cannot give back the room of parts of a file, so compression saves none: record \
+                 without it, or compress in the file system",
+                catalog.root().display()
+            )));
+        }
+        // A store may have all the room of its disk, in spare files.
+        Err(error) if is_full(&error) && catalog.allows_packed() => {}
+        Err(error) => return Err(Error::file("reserve room for", &path)(error)),
+    }
+    catalog.allow_packed()?;
+    Packer::new(level).map_err(Error::file("compress chunks for", catalog.root()))
 }
 
 /// Opens the store, or makes it, and takes its lock.
@@ -209,18 +242,29 @@ fn begin_segment(
             chunks if chunks < sealed => segment_len,
             // A segment without an intact chunk was begun when power failed, and begins again.
             0 => 0,
+            _ if !segments.is_alike(number) => segment_len,
             _ => restored.end,
         };
-        if at < segment_len {
-            let target = segments.go_on(number, at)?;
-            return Ok(Current { number, target, contents: restored.contents, at, last, recycled: None });
+        let went_on = (at < segment_len).then(|| segments.go_on(number, at));
+        match went_on {
+            // A segment whose chunks are compressed gave its room back, and others took it.
+            Some(Err(error)) if segments.is_packed() && error.is_full() => {
+                if restored.damaged == 0 {
+                    segments.release_again(number, &restored.contents.packed);
+                }
+            }
+            Some(target) => {
+                let contents = restored.contents;
+                return Ok(Current { number, target: target?, contents, at, last });
+            }
+            None => {}
         }
         if let Some(builder) = index {
             seal_again(restored, segments, number, builder, reserve, (progress, history));
         }
     }
-    let Fresh { number, target, recycled } = segments.next()?;
-    Ok(Current { number, target, contents: Contents::new(segment_len), at: 0, last, recycled })
+    let Fresh { number, target } = segments.next()?;
+    Ok(Current { number, target, contents: Contents::new(segment_len), at: 0, last })
 }
 
 /// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline

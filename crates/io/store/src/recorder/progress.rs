@@ -15,6 +15,7 @@ pub(super) struct Progress {
     pub(super) shed: AtomicU64,
     pub(super) free: FreeBuffers,
     pub(super) bytes: AtomicU64,
+    pub(super) unpacked: AtomicU64,
     pub(super) index_bytes: AtomicU64,
     pub(super) segments: AtomicU64,
     pub(super) recycled: AtomicU64,
@@ -31,6 +32,7 @@ impl Progress {
             overload: [0, self.shed.load(Ordering::Relaxed), 0],
             buffered: 0,
             bytes: self.bytes.load(Ordering::Relaxed),
+            unpacked: self.unpacked.load(Ordering::Relaxed),
             index_bytes: self.index_bytes.load(Ordering::Relaxed),
             segments: self.segments.load(Ordering::Relaxed),
             recycled: self.recycled.load(Ordering::Relaxed),
@@ -39,6 +41,15 @@ impl Progress {
 
     pub(super) fn news(&self) -> Vec<String> {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reports how much compression shortened chunks.
+    pub(super) fn tell_packed(&self) {
+        let Totals { bytes, unpacked, .. } = self.totals();
+        if unpacked > 0 {
+            let share = bytes as f64 * 100.0 / unpacked as f64;
+            self.tell(format!("{unpacked} bytes of chunks were compressed to {bytes} bytes: {share:.1} %"));
+        }
     }
 
     pub(super) fn tell(&self, text: String) {

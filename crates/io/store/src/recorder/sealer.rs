@@ -12,9 +12,10 @@ use super::writers::Target;
 use super::writing::Event;
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
-use crate::layout::named;
+use crate::layout::{is_packed, named};
 use crate::log::{self, History, Sealed};
-use crate::restore;
+use crate::packed::PackedPlace;
+use crate::{packed, restore};
 
 /// A segment that is full.
 pub(super) struct Sealing {
@@ -23,6 +24,8 @@ pub(super) struct Sealing {
     pub(super) contents: Contents,
     /// Contents of the index; `None` for no index.
     pub(super) index: Option<Box<Builder>>,
+    /// Whether it gives back the room that compression left; else it may do so later.
+    pub(super) gives_room: bool,
 }
 
 /// Work for the thread.
@@ -124,12 +127,31 @@ impl Work {
         });
     }
 
-    fn seal(&self, Sealing { number, target, mut contents, index }: Sealing) {
+    /// Gives the room back that compressed chunks left, or returns their places if it stays for now.
+    fn release_room(&self, sealing: &Sealing) -> Option<Arc<[PackedPlace]>> {
+        let Sealing { number, target, contents: Contents { packed: places, .. }, gives_room, .. } = sealing;
+        let path = self.catalog.segment_path(*number);
+        if !is_packed(&path) {
+            return None;
+        }
+        if !gives_room {
+            return Some(places.as_slice().into());
+        }
+        if let Err(error) = packed::release_all(&target.file, places, self.catalog.segment_len()) {
+            let path = named(&path);
+            self.progress.tell(format!("{}: it takes its whole length on the disk: {error}", path.display()));
+        }
+        None
+    }
+
+    fn seal(&self, sealing: Sealing) {
         // An index must not tell of chunks that a power failure takes.
-        if let Err(error) = target.file.sync_data() {
-            let path = named(&self.catalog.segment_path(number));
+        if let Err(error) = sealing.target.file.sync_data() {
+            let path = named(&self.catalog.segment_path(sealing.number));
             self.progress.tell(format!("{}: the disk does not keep it: {error}", path.display()));
         }
+        let places = self.release_room(&sealing);
+        let Sealing { number, mut contents, index, .. } = sealing;
         if let Some(mut index) = index {
             self.reserve.give();
             match restore::seal(&self.catalog, number, &mut contents, &mut index, &self.history) {
@@ -146,6 +168,6 @@ impl Work {
         }
         // A log that cannot be written keeps nothing else from being written.
         let _ = log::append(&self.catalog.paths, Sealed::of(&contents.summary).event(number));
-        let _ = self.events.send(Event::Sealed(number));
+        let _ = self.events.send(Event::Sealed(number, places));
     }
 }

@@ -1,30 +1,34 @@
 //! The files of a store that is recorded: reserved, taken, recycled.
 //!
 //! ```text
-//! seg/spare-N --cleared, taken--> seg/NUMBER.pcapng --oldest, the newest is almost full--> seg/spare-NUMBER
-//!                                                  '-- oldest, the newest is full--> seg/NUMBER+k.pcapng
+//! seg/spare-N --cleared, taken--> seg/NUMBER.pcapng     --the oldest, if another needs its room--> seg/spare-NUMBER
+//!                             '-> seg/NUMBER.pcapng.zst --the oldest, if another needs its room--> removed
 //! ```
+//!
+//! A segment counts with its whole length, but for one that is sealed and whose chunks are compressed: it counts with
+//! the room that it takes on the disk.
 
-use std::collections::{HashMap, VecDeque};
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::FileExt;
+mod room;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tapline_sys::disk;
 
 use super::RecorderSettings;
+use super::clearing::{clear, fill_slot};
 use super::writers::Target;
 use super::writing::note_deletion;
 use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::files;
 use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{
-    NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, named, remove, sync_directory,
-};
+use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, is_packed, named, remove, sync_directory};
+use crate::packed::PackedPlace;
 use crate::walk::Walk;
+pub(super) use room::{Changes, check_room, count_max};
 
 /// Segments that exist, and files that wait to become one.
 #[derive(Clone)]
@@ -37,8 +41,17 @@ pub(super) struct Segments {
     cleared: Option<PathBuf>,
     /// Files at the end of `spares` that were made for this recording.
     made: usize,
-    /// Segments and spares that there may be.
-    count_max: usize,
+    /// Bytes that segments and spares may take.
+    room: u64,
+    /// Bytes on the disk of segments whose chunks are compressed, with their indexes.
+    packed: HashMap<u64, u64>,
+    /// Sealed segments among these that have their whole room, and give it back where it is needed: with the places of
+    /// their chunks if this recorder wrote them.
+    whole: BTreeMap<u64, Option<Arc<[PackedPlace]>>>,
+    /// Changes to files that the recorder does not know yet.
+    changes: Changes,
+    /// Whether the chunks of new segments are compressed.
+    is_packed: bool,
     /// The greatest times of packets of segments that were looked at.
     lasts: HashMap<u64, i64>,
     /// Files are opened for writing past the page cache too.
@@ -47,24 +60,22 @@ pub(super) struct Segments {
 
 /// A spare file for the next segment.
 pub(super) struct Prepared {
-    path: PathBuf,
+    /// `None` if there is no room for one.
+    path: Option<PathBuf>,
     /// Whether all its slots are unused.
     is_cleared: bool,
-    /// The number of the segment whose packets made room.
-    pub(super) recycled: Option<u64>,
+    changes: Changes,
 }
 
 /// A segment that is begun.
 pub(super) struct Fresh {
     pub(super) number: u64,
     pub(super) target: Target,
-    /// The number of the segment whose packets made room.
-    pub(super) recycled: Option<u64>,
 }
 
-/// Segments that expired: their files are spare ones.
+/// Segments that expired: their files are spare ones, or gone.
 pub(super) struct Retired {
-    pub(super) spares: Vec<(u64, PathBuf)>,
+    pub(super) spares: Vec<(u64, Option<PathBuf>)>,
     /// The reason for which the others are not.
     pub(super) error: Option<Error>,
 }
@@ -83,12 +94,19 @@ impl Segments {
             made: 0,
             catalog,
             numbers,
-            count_max,
+            room: 0,
+            packed: HashMap::new(),
+            whole: BTreeMap::new(),
+            changes: Changes::default(),
+            is_packed: settings.compress.is_some(),
             lasts: HashMap::new(),
             is_direct: true,
         };
+        segments.room = count_max as u64 * segments.segment_len();
+        let all: Vec<u64> = segments.numbers.iter().copied().collect();
+        all.into_iter().for_each(|number| segments.weigh_old(number));
         segments.spares = segments.find_spares()?;
-        segments.reserve(settings.keeps_room)?;
+        segments.reserve(settings)?;
         Ok(segments)
     }
 
@@ -111,6 +129,20 @@ impl Segments {
         &self.catalog
     }
 
+    fn segment_len(&self) -> u64 {
+        self.catalog.segment_len()
+    }
+
+    /// Whether the chunks of new segments are compressed.
+    pub(super) fn is_packed(&self) -> bool {
+        self.is_packed
+    }
+
+    /// Whether the chunks of this segment are as those of new ones: compressed, or not.
+    pub(super) fn is_alike(&self, number: u64) -> bool {
+        is_packed(&self.catalog.segment_path(number)) == self.is_packed
+    }
+
     /// The newest segment.
     pub(super) fn newest(&self) -> Option<u64> {
         self.numbers.back().copied()
@@ -118,13 +150,26 @@ impl Segments {
 
     /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots
     /// may be on the disk without the ones before them.
-    pub(super) fn go_on(&self, number: u64, from: u64) -> Result<Target, Error> {
+    pub(super) fn go_on(&mut self, number: u64, from: u64) -> Result<Target, Error> {
+        let mut path = self.catalog.segment_path(number);
+        let is_renamed = from == 0 && !self.is_alike(number);
+        if self.is_packed || is_renamed {
+            // Sealed, a segment whose chunks are compressed gave room back.
+            disk::open_regular(&path, OpenOptions::new().read(true).write(true))
+                .and_then(|file| disk::reserve(&file, self.segment_len()).map_err(|error| error.source))
+                .map_err(Error::file("reserve room for", &path))?;
+        }
+        self.whole.remove(&number);
         remove(&self.catalog.paths.roll_up(rollup::roll_up_of(number)))?;
         self.forget_index(number)?;
-        let path = self.catalog.segment_path(number);
+        if is_renamed {
+            let own = self.catalog.paths.segment_as(number, self.is_packed);
+            fs::rename(&path, &own).map_err(Error::file("rename", &path))?;
+            path = own;
+        }
         let target = Target::open(&path, self.is_direct).map_err(Error::file("open", &path))?;
-        fill_slot(&target.file, from)
-            .and_then(|end| clear(&target.file, end, self.catalog.segment_len()))
+        fill_slot(&target.file, from, self.is_packed)
+            .and_then(|end| clear(&target.file, end, self.segment_len(), self.is_packed))
             .map_err(Error::file("write to", &path))?;
         Ok(target)
     }
@@ -136,40 +181,45 @@ impl Segments {
 
     /// Makes a spare file ready for the next segment, or that of the oldest segment, which is none from then on: for
     /// another thread, with a copy of the segments. [`take_prepared`](Self::take_prepared) updates the recorder's own.
-    pub(super) fn prepare(&self) -> Result<Prepared, Error> {
-        let (path, recycled) = match self.spares.last() {
-            Some(spare) => (spare.clone(), None),
-            None => {
-                let oldest = self.oldest_free()?;
-                (self.retire(oldest, "recycled")?, Some(oldest))
-            }
+    pub(super) fn prepare(mut self) -> Prepared {
+        self.changes = Changes::default();
+        if self.spares.is_empty() {
+            // The error is reported when the segment begins.
+            let _ = self.make_room();
+        }
+        let Some(path) = self.spares.pop() else {
+            return Prepared { path: None, is_cleared: false, changes: self.changes };
         };
         let file = disk::open_regular(&path, OpenOptions::new().read(true).write(true));
         // Where that fails the segment is cleared when it begins, and the error is told then.
-        let is_cleared = file.and_then(|file| clear(&file, 0, self.catalog.segment_len())).is_ok();
-        Ok(Prepared { path, is_cleared, recycled })
+        let cleared = file.and_then(|file| clear(&file, 0, self.segment_len(), self.is_packed));
+        Prepared { path: Some(path), is_cleared: cleared.is_ok(), changes: self.changes }
     }
 
     /// Learns of a file that another thread made ready.
-    pub(super) fn take_prepared(&mut self, prepared: Prepared) {
-        let Prepared { path, is_cleared, recycled } = prepared;
-        if let Some(oldest) = recycled {
-            self.drop_number(oldest);
+    pub(super) fn take_prepared(&mut self, Prepared { path, is_cleared, changes }: Prepared) {
+        self.learn(changes);
+        let Some(path) = path else { return };
+        if !self.spares.contains(&path) {
             self.spares.push(path.clone());
         }
         self.cleared = is_cleared.then_some(path);
     }
 
-    /// Makes the file of a segment a spare one. The log says so first: a segment that is gone without such a line was
-    /// removed by somebody else.
-    fn retire(&self, number: u64, event: &str) -> Result<PathBuf, Error> {
+    /// Makes the file of a segment a spare one, and returns it; removes it if its chunks are compressed. The log says so
+    /// first: a segment that is gone without such a line was removed by somebody else.
+    fn retire(&self, number: u64, event: &str) -> Result<Option<PathBuf>, Error> {
         note_deletion(&self.catalog, event, number);
         self.forget(number)?;
-        let (path, spare) = (self.catalog.segment_path(number), self.spare_path(number));
+        let path = self.catalog.segment_path(number);
+        if is_packed(&path) {
+            return remove(&path).map(|()| None);
+        }
+        let spare = self.spare_path(number);
         fs::rename(&path, &spare)
             .and_then(|()| sync_directory(&spare))
             .map_err(Error::file("rename", &path))?;
-        Ok(spare)
+        Ok(Some(spare))
     }
 
     /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. After an
@@ -177,31 +227,20 @@ impl Segments {
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
         let cleared = self.cleared.take();
-        let (from, recycled) = match cleared.clone().or_else(|| self.spares.last().cloned()) {
-            Some(spare) => (spare, None),
-            None => {
-                let oldest = self.oldest_free()?;
-                (self.catalog.segment_path(oldest), Some(oldest))
-            }
-        };
-        if let Some(oldest) = recycled {
-            note_deletion(&self.catalog, "recycled", oldest);
-            self.forget(oldest)?;
+        if cleared.is_none() && self.spares.is_empty() {
+            self.make_room()?;
         }
-        let path = self.catalog.segment_path(number);
+        let spare = cleared.clone().or_else(|| self.spares.last().cloned());
+        let from = spare.ok_or_else(|| Error::NoSegment { path: self.catalog.root().to_owned() })?;
+        let path = self.catalog.paths.segment_as(number, self.is_packed);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
-        match recycled {
-            Some(oldest) => self.drop_number(oldest),
-            None => {
-                self.spares.retain(|spare| *spare != from);
-                self.made = self.made.saturating_sub(1);
-            }
-        }
+        self.spares.retain(|spare| *spare != from);
+        self.made = self.made.saturating_sub(1);
         match self.begin(&path, cleared.is_some()) {
             Ok(target) => {
                 self.numbers.push_back(number);
-                Ok(Fresh { number, target, recycled })
+                Ok(Fresh { number, target })
             }
             Err(error) => {
                 // Another try may have better luck with it.
@@ -217,7 +256,8 @@ impl Segments {
         sync_directory(path).map_err(Error::file("rename a segment to", path))?;
         let target = Target::open(path, self.is_direct).map_err(Error::file("open", path))?;
         if !is_cleared {
-            clear(&target.file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+            clear(&target.file, 0, self.segment_len(), self.is_packed)
+                .map_err(Error::file("write to", path))?;
         }
         Ok(target)
     }
@@ -249,6 +289,8 @@ impl Segments {
     fn drop_number(&mut self, number: u64) {
         self.numbers.retain(|other| *other != number);
         self.lasts.remove(&number);
+        self.packed.remove(&number);
+        self.whole.remove(&number);
     }
 
     /// Old segments: those whose last packet came before `before`, unless a hold keeps them.
@@ -276,10 +318,10 @@ impl Segments {
     }
 
     /// Learns of segments whose files are spare ones now.
-    pub(super) fn take_retired(&mut self, spares: Vec<(u64, PathBuf)>) {
+    pub(super) fn take_retired(&mut self, spares: Vec<(u64, Option<PathBuf>)>) {
         for (number, spare) in spares {
             self.drop_number(number);
-            self.spares.push(spare);
+            self.spares.extend(spare);
         }
     }
 
@@ -340,110 +382,4 @@ impl Segments {
     fn spare_path(&self, number: u64) -> PathBuf {
         self.catalog.paths.segments().join(format!("spare-{number:08}"))
     }
-
-    /// Spare files of the right length; others are removed.
-    fn find_spares(&self) -> Result<Vec<PathBuf>, Error> {
-        let folder = self.catalog.paths.segments();
-        let mut spares = Vec::new();
-        for entry in fs::read_dir(&folder).map_err(Error::file("read", &folder))?.flatten() {
-            if !entry.file_name().to_string_lossy().starts_with("spare-") {
-                continue;
-            }
-            let is_whole =
-                entry.metadata().is_ok_and(|metadata| metadata.len() == self.catalog.segment_len());
-            if is_whole {
-                spares.push(entry.path());
-            } else {
-                fs::remove_file(entry.path()).map_err(Error::file("remove", &entry.path()))?;
-            }
-        }
-        Ok(spares)
-    }
-
-    /// Reserves room in the file system for all possible segments; removes surplus ones. A recording that reserves no
-    /// room for later ones does not release that of earlier ones.
-    fn reserve(&mut self, keeps_room: bool) -> Result<(), Error> {
-        while keeps_room && self.numbers.len() + self.spares.len() > self.count_max {
-            match self.spares.pop() {
-                Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
-                None => {
-                    let oldest = self.oldest_free()?;
-                    note_deletion(&self.catalog, "recycled", oldest);
-                    self.forget(oldest)?;
-                    let path = self.catalog.segment_path(oldest);
-                    fs::remove_file(&path).map_err(Error::file("remove", &path))?;
-                    self.drop_number(oldest);
-                }
-            }
-        }
-        let missing = self.count_max.saturating_sub(self.numbers.len() + self.spares.len());
-        let len = self.catalog.segment_len();
-        let wanted = missing as u64 * len;
-        check_room(self.catalog.root(), wanted, "segments")?;
-        for _ in 0..missing {
-            // No segment has such a number.
-            let mut names = (0..).map(|at| self.spare_path(NUMBER_MAX + 1 + at));
-            let Some(path) = names.find(|path| !self.spares.contains(path)) else { break };
-            let file = files::make(&path).map_err(Error::file("make", &path))?;
-            disk::reserve(&file, len)
-                .map_err(|error| Error::file("reserve room for", &path)(error.source))?;
-            self.spares.push(path);
-            self.made += 1;
-        }
-        Ok(())
-    }
-
-    /// Removes files that were reserved for this recording and became no segment.
-    pub(super) fn release_room(&mut self) -> Result<(), Error> {
-        for _ in 0..std::mem::take(&mut self.made) {
-            let Some(spare) = self.spares.pop() else { break };
-            fs::remove_file(&spare).map_err(Error::file("remove", &spare))?;
-        }
-        Ok(())
-    }
-}
-
-/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give for this
-/// purpose.
-pub(super) fn check_room(root: &Path, wanted: u64, purpose: &'static str) -> Result<(), Error> {
-    let there = root.ancestors().find(|path| path.exists());
-    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // A file system that does not tell is asked when segments are reserved.
-    let free = disk::space(there).map_or(u64::MAX, |space| space.free);
-    if wanted > free {
-        return Err(Error::NoRoom { path: root.to_owned(), purpose, wanted, free });
-    }
-    Ok(())
-}
-
-/// Number of segments in a store of this size.
-pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
-    let count = size / segment_len.max(1);
-    if count < 2 {
-        let text = format!("a store of {size} bytes: it has two segments of {segment_len} bytes at least");
-        return Err(Error::Setting(text));
-    }
-    Ok(count as usize)
-}
-
-/// Fills the slot that `from` is in; gives its end. Chunks that a power failure left behind fillers do not come back.
-fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
-    let page = filler(PAGE_LEN);
-    let end = from.next_multiple_of(SLOT_LEN as u64);
-    (from..end).step_by(PAGE_LEN).try_for_each(|at| file.write_all_at(&page, at))?;
-    Ok(end)
-}
-
-/// Makes every slot from `from` on an unused one by its first and last bytes; the bytes between have no meaning. The
-/// disk has to keep that before a chunk is written: otherwise old chunks could come back after a power failure.
-fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
-    let block = filler(SLOT_LEN);
-    // Whole pages, so that no page has to be read before.
-    let (head, tail) = (&block[..PAGE_LEN], &block[SLOT_LEN - PAGE_LEN..]);
-    for slot in from / SLOT_LEN as u64..len / SLOT_LEN as u64 {
-        let at = slot * SLOT_LEN as u64;
-        file.write_all_at(head, at)?;
-        file.write_all_at(tail, at + (SLOT_LEN - PAGE_LEN) as u64)?;
-    }
-    file.sync_data()
 }

@@ -27,6 +27,8 @@ pub struct RecorderSettings {
     /// Limits of bytes per flow: the first entry whose filter accepts the first packet of a flow applies to the flow. A
     /// flow that none applies to, and each flow if there are none, is recorded whole.
     pub cutoffs: Vec<Cutoff>,
+    /// Level of zstd, 1 to 19, by which each chunk is compressed; `None`: chunks are not compressed.
+    pub compress: Option<i32>,
     /// The packets that are given up when the disk does not keep up with the source.
     pub overload: Overload,
     /// Chunk buffers of 1 MiB between caller and disk; values below 2 count as 2.
@@ -49,6 +51,7 @@ impl Default for RecorderSettings {
             snap_len: 262_144,
             index: Some(IndexOptions::default()),
             cutoffs: Vec::new(),
+            compress: None,
             overload: Overload::Wait,
             buffers: 32,
             keeps_room: true,
@@ -81,8 +84,10 @@ pub struct Totals {
     pub overload: [u64; 3],
     /// Packets in chunks that are not written yet; 0 after [`Recorder::finish`].
     pub buffered: u64,
-    /// Bytes of chunks whose write succeeded.
+    /// Bytes of chunks whose write succeeded, as they are on the disk.
     pub bytes: u64,
+    /// Bytes of these chunks before they were compressed.
+    pub unpacked: u64,
     /// Bytes of the indexes of sealed segments.
     pub index_bytes: u64,
     /// Segments that were begun.

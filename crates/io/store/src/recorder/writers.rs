@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
@@ -16,7 +17,7 @@ use tapline_sys::disk;
 
 use super::writing::Event;
 use crate::chunk::ChunkBuffer;
-use crate::layout::{PAGE_LEN, SLOT_LEN, filler};
+use crate::layout::{PAGE_LEN, SLOT_LEN, filler, filler_frame};
 
 /// Chunks that are on their way to the disk at once, at most.
 pub(crate) const WRITES_MAX: usize = 4;
@@ -48,17 +49,28 @@ impl Target {
 
     /// Whether the file system accepts writes that bypass the page cache. Tries it with the page for the next chunk,
     /// whose contents stay the same.
-    pub(super) fn takes_direct(&self, unused: u64) -> bool {
+    pub(super) fn takes_direct(&self, unused: u64, is_packed: bool) -> bool {
         let Some(direct) = &self.direct else { return false };
         let mut page = ChunkBuffer::with_capacity(PAGE_LEN);
         page.begin();
-        let len = if unused.is_multiple_of(SLOT_LEN as u64) { SLOT_LEN } else { PAGE_LEN };
-        page.tail().extend_from_slice(&filler(len)[..PAGE_LEN]);
+        let in_slot = (unused % SLOT_LEN as u64) as usize;
+        let len = if in_slot == 0 { SLOT_LEN } else { PAGE_LEN };
+        let bytes = if is_packed { filler_frame(SLOT_LEN - in_slot) } else { filler(len) };
+        page.tail().extend_from_slice(&bytes[..PAGE_LEN]);
         direct.write_all_at(page.bytes(), unused).is_ok()
     }
 
-    /// Writes whole pages at a multiple of the page.
-    pub(super) fn write(&self, buffer: &ChunkBuffer, offset: u64) -> io::Result<()> {
+    /// Writes whole pages at a multiple of the page. Before them the place behind the chunk becomes a filler, in a
+    /// segment whose chunks are compressed: a kill between both leaves no place that is neither.
+    pub(super) fn write(
+        &self,
+        buffer: &ChunkBuffer,
+        offset: u64,
+        filler: Option<Range<u64>>,
+    ) -> io::Result<()> {
+        if let Some(Range { start, end }) = filler {
+            self.file.write_all_at(&filler_frame((end - start) as usize), start)?;
+        }
         match self.direct.as_ref().filter(|_| buffer.is_aligned()) {
             Some(direct) => direct.write_all_at(buffer.bytes(), offset),
             None => self.file.write_all_at(buffer.bytes(), offset),
@@ -71,6 +83,8 @@ pub(super) struct Request {
     pub(super) target: Arc<Target>,
     pub(super) buffer: ChunkBuffer,
     pub(super) offset: u64,
+    /// Place behind the chunk that becomes a filler.
+    pub(super) filler: Option<Range<u64>>,
     /// Number of the request, which the answer repeats.
     pub(super) ticket: u64,
 }
@@ -119,8 +133,8 @@ fn write_all(received: &Mutex<Receiver<Request>>, events: &Sender<Event>) {
     loop {
         // One waits for the next request, the others for the lock.
         let request = received.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Request { target, buffer, offset, ticket }) = request else { return };
-        let result = target.write(&buffer, offset);
+        let Ok(Request { target, buffer, offset, filler, ticket }) = request else { return };
+        let result = target.write(&buffer, offset, filler);
         if events.send(Event::Written { ticket, buffer, result }).is_err() {
             return;
         }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
@@ -13,6 +12,7 @@ use tapline_packet::Timestamp;
 
 use super::at_work::AtWork;
 use super::at_work::Before;
+use super::clearing::mark_gap;
 use super::overload::{Jobs, Overload};
 use super::progress::{Progress, add};
 use super::reserve::Reserve;
@@ -23,10 +23,10 @@ use super::syncer::Syncer;
 use super::writers::{Target, Writers};
 use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
-use crate::error::Error;
 use crate::index::{Builder, Contents};
-use crate::layout::{PAGE_LEN, SLOT_LEN, gap, named};
+use crate::layout::{PAGE_LEN, SLOT_LEN, named};
 use crate::log::{self, History, now};
+use crate::packed::{PackedPlace, Packer};
 use crate::recordings::Rest;
 
 /// Interval between searches for expired segments, in nanoseconds.
@@ -60,10 +60,11 @@ pub(super) enum Event {
     Job,
     /// A write has ended, whichever way.
     Written { ticket: u64, buffer: ChunkBuffer, result: io::Result<()> },
-    /// The index of a segment was made, as far as it could be.
-    Sealed(u64),
+    /// The index of a segment was made, as far as it could be. Its places of chunks if they are compressed and it has
+    /// its whole room still.
+    Sealed(u64, Option<Arc<[PackedPlace]>>),
     /// A file was made ready for the next segment, or not.
-    Prepared(Result<Prepared, Error>),
+    Prepared(Prepared),
     /// Segments were given up, as far as they could be.
     Retired(Retired),
     /// The disk keeps everything written before the request, or the error was reported.
@@ -76,6 +77,8 @@ pub(super) struct ChunkPlace {
     end: u64,
     slot_end: u64,
     hash: [u8; 32],
+    /// The rest of the slot, if a filler has to be written there.
+    pub(super) filler: Option<Range<u64>>,
 }
 
 impl ChunkPlace {
@@ -129,6 +132,8 @@ pub(super) struct Writing {
     pub(super) doubtful: Vec<Doubtful>,
     /// A filler of one page.
     pub(super) filler: Vec<u8>,
+    /// Compresses chunks; `None` if they are not compressed.
+    pub(super) packer: Option<Packer>,
     /// The segment was sealed and there was no next one yet: chunks are for that.
     pub(super) is_full: bool,
     /// Time of the last failed request for a segment, by the clock of chunks.
@@ -213,7 +218,7 @@ impl Writing {
                 ));
                 self.note("failed", self.number);
             }
-            buffer.truncate(head.len as usize);
+            buffer.truncate(head.stored_len());
             let (segment, left, was_full) = (self.number, self.target(), self.is_full);
             let has_moved = self.next_segment();
             self.is_full &= !has_moved;
@@ -295,7 +300,8 @@ impl Writing {
         self.is_unsynced = true;
         self.untold_times = None;
         add(&self.progress.written, head.packets.into());
-        add(&self.progress.bytes, u64::from(head.len));
+        add(&self.progress.bytes, head.stored_len() as u64);
+        add(&self.progress.unpacked, head.len.into());
     }
 
     fn write(
@@ -309,13 +315,21 @@ impl Writing {
         // The gap covers what could not be written here.
         let (segment, end) = (self.number, self.end);
         self.doubtful.retain(|one| one.segment != segment || one.place.start < end);
-        self.target.write(buffer, offset)?;
+        self.target.write(buffer, offset, place.filler.clone())?;
         self.go_to(head, &place);
         Ok(place)
     }
 
-    /// Completes a chunk for its place: number, hash, checksum, and the fillers that come along.
-    pub(super) fn prepare(&self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> ChunkPlace {
+    /// Completes a chunk for its place: compressed, once, then number, hash, checksum, and the fillers that come along.
+    pub(super) fn prepare(
+        &mut self,
+        buffer: &mut ChunkBuffer,
+        head: &mut ChunkHead,
+        offset: u64,
+    ) -> ChunkPlace {
+        if let Some(packer) = self.packer.as_mut().filter(|_| head.packing.is_none()) {
+            packer.pack_buffer(buffer, head);
+        }
         let (before, previous) = self.last;
         head.store = self.segments.catalog().id;
         head.segment = self.number;
@@ -323,16 +337,16 @@ impl Writing {
         head.previous = previous;
         head.dropped = self.dropped.saturating_add(head.overload).saturating_add(head.refused);
         head.policy = self.policy;
-        let len = head.len as usize;
-        let hash = chunk::seal(&mut buffer.bytes_mut()[..len], head);
+        let hash = chunk::seal(&mut buffer.bytes_mut()[..head.stored_len()], head);
         // The first chunk of a slot brings the fillers behind it along, in the same write.
-        let end = offset + len as u64;
+        let end = offset + u64::from(head.len);
         let slot_end = end.next_multiple_of(SLOT_LEN as u64);
-        if end > self.filled {
+        let filler = head.packing.map(|_| end..slot_end).filter(|rest| !rest.is_empty());
+        if end > self.filled && head.packing.is_none() {
             let pages = (slot_end - end) as usize / PAGE_LEN;
             (0..pages).for_each(|_| buffer.tail().extend_from_slice(&self.filler));
         }
-        ChunkPlace { offset, end, slot_end, hash }
+        ChunkPlace { offset, end, slot_end, hash, filler }
     }
 
     /// The next chunk follows this one.
@@ -405,7 +419,7 @@ impl Writing {
         let mut at = self.gap_start(offset);
         while at < offset {
             let next = offset.min((at / slot_len + 1) * slot_len);
-            mark_gap(&self.target.file, at..next)?;
+            mark_gap(&self.target.file, at..next, self.packer.is_some())?;
             at = next;
         }
         Ok(())
@@ -413,7 +427,7 @@ impl Writing {
 
     /// Overwrites places with gaps whose chunks were written elsewhere. Tries again later where the disk refuses it.
     fn clear_doubtful(&mut self) {
-        let segments = &self.segments;
+        let (segments, is_packed) = (&self.segments, self.packer.is_some());
         self.doubtful.retain(|one| {
             // Its file may be another segment's by now.
             if !segments.has(one.segment) {
@@ -422,7 +436,7 @@ impl Writing {
             let mut at = one.place.start;
             while at < one.place.end {
                 let next = one.place.end.min((at / SLOT_LEN as u64 + 1) * SLOT_LEN as u64);
-                if mark_gap(&one.target.file, at..next).is_err() {
+                if mark_gap(&one.target.file, at..next, is_packed).is_err() {
                     return true;
                 }
                 at = next;
@@ -433,9 +447,10 @@ impl Writing {
 
     /// Goes on in another file. `false`, said, if there is none: then the segment stays.
     fn next_segment(&mut self) -> bool {
-        match self.segments.next() {
-            Ok(Fresh { number, target, recycled }) => {
-                add(&self.progress.recycled, u64::from(recycled.is_some()));
+        let next = self.segments.next();
+        self.segments.take_changes().tell(&self.progress);
+        match next {
+            Ok(Fresh { number, target }) => {
                 (self.number, self.target) = (number, Arc::new(target));
                 self.path = named(&self.segments.catalog().segment_path(number));
                 self.contents = Contents::new(self.segments.catalog().segment_len());
@@ -459,13 +474,18 @@ impl Writing {
     /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a
     /// section.
     fn open_segment(&mut self) {
-        let mut builder = ChunkBuilder::new(self.snap_len);
+        let mut builder = ChunkBuilder::new(self.snap_len).packed(self.packer.is_some());
         builder.begin(ChunkBuffer::with_capacity(SLOT_LEN), PAGE_LEN, &[]);
         let (mut buffer, mut head) = builder.finish(&[], now());
         match self.write(&mut buffer, &mut head, 0) {
             Ok(written) => self.count_written(&head, &written),
             Err(error) => self.progress.tell(format!("{}: {error}", self.path.display())),
         }
+    }
+
+    /// Whether the segment gives back the room that compression left, once it is sealed. `is_last` if none follows.
+    pub(super) fn gives_room(&self, is_last: bool) -> bool {
+        is_last && !self.keeps_room || self.segments.has_whole()
     }
 
     /// Whether a file should be made ready for the next segment.
@@ -476,10 +496,9 @@ impl Writing {
 
     /// Takes the file that was prepared. Without one the next segment is requested when it begins, which reports the
     /// error.
-    pub(super) fn take_prepared(&mut self, prepared: Result<Prepared, Error>) {
-        let Ok(prepared) = prepared else { return };
-        add(&self.progress.recycled, u64::from(prepared.recycled.is_some()));
+    pub(super) fn take_prepared(&mut self, prepared: Prepared) {
         self.segments.take_prepared(prepared);
+        self.segments.take_changes().tell(&self.progress);
     }
 
     /// The file to sync next: that of the segment, if chunks were written to it or `is_flying` says that some are being
@@ -527,6 +546,9 @@ impl Writing {
     /// Notes the end of the recording, with the counts that no chunk has. `rest` has those of the caller's thread.
     pub(super) fn note_ended(&mut self, mut rest: ChunkHead) {
         self.tell_untold(&mut rest);
+        if self.packer.is_some() {
+            self.progress.tell_packed();
+        }
         let now = rest.closed;
         let (first, last) = self.untold_times.unwrap_or((now, now));
         let dropped = self.dropped.saturating_add(rest.overload).saturating_add(rest.refused);
@@ -570,13 +592,6 @@ pub(super) fn note(catalog: &Catalog, event: &str, segment: u64) {
 pub(super) fn note_deletion(catalog: &Catalog, event: &str, segment: u64) {
     let event = serde_json::json!({ "event": event, "segment": segment });
     let _ = log::append_synced(&catalog.paths, event);
-}
-
-/// Marks a place within a slot as one without a chunk.
-fn mark_gap(file: &File, place: Range<u64>) -> io::Result<()> {
-    let (head, tail) = gap((place.end - place.start) as usize);
-    file.write_all_at(&head, place.start)?;
-    file.write_all_at(&tail, place.end - tail.len() as u64)
 }
 
 #[cfg(test)]

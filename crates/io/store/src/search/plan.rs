@@ -19,11 +19,11 @@ use crate::catalog::Catalog;
 use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, SlotRow};
 use crate::keys::OpenKeys;
-use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::layout::{PAGE_LEN, SLOT_LEN, is_packed};
 use crate::log::{History, Sealed, history};
 use crate::question::{Fact, Question};
 use crate::recorder::WRITES_MAX;
-use crate::walk::Walk;
+use crate::walk::{FoundChunk, Walk};
 
 /// Bytes of chunks that a search reads through the page cache; none while a recorder runs.
 pub(super) const CACHED_MAX: u64 = 256 << 20;
@@ -49,6 +49,8 @@ pub(super) struct OpenSegment {
     pub(super) number: u64,
     pub(super) file: PieceFile,
     pub(super) len: u64,
+    /// Whether its chunks are compressed, by its name.
+    pub(super) is_packed: bool,
     /// From here on chunks may be written just now: one that is not whole is unfinished, not damaged. `u64::MAX` if no
     /// recorder writes to the segment.
     pub(super) unfinished_from: u64,
@@ -72,8 +74,8 @@ pub const REACH: u64 = 3;
 pub(super) const LATER_UNKNOWN: Timestamp = Timestamp::from_nanos(i64::MIN);
 
 pub(super) enum StretchContent {
-    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk.
-    Chunks(Vec<u32>),
+    /// Chunks, one behind the other: as long as a slot at most, or one longer chunk.
+    Chunks(Vec<ChunkSpan>),
     /// So many bytes from a slot's start on, in which so many chunks begin.
     Slot(usize, u32),
 }
@@ -82,7 +84,7 @@ impl Stretch {
     /// Length in bytes.
     pub(super) fn len(&self) -> usize {
         match &self.part {
-            StretchContent::Chunks(chunks) => chunks.iter().map(|len| *len as usize).sum(),
+            StretchContent::Chunks(chunks) => chunks.iter().map(|chunk| chunk.len as usize).sum(),
             StretchContent::Slot(len, _) => *len,
         }
     }
@@ -101,6 +103,15 @@ impl Stretch {
 pub(super) struct ChunkSpan {
     pub(super) offset: u64,
     pub(super) len: u32,
+    /// Bytes of it that are on the disk, from its start on.
+    pub(super) stored: u32,
+}
+
+impl ChunkSpan {
+    pub(super) fn of(found: &FoundChunk) -> ChunkSpan {
+        let FoundChunk { offset, head } = found;
+        ChunkSpan { offset: *offset, len: head.len, stored: head.stored_len() as u32 }
+    }
 }
 
 impl Plan {
@@ -198,7 +209,8 @@ impl Plan {
         };
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
         let index = self.catalog.index(number);
-        let mut segment = Arc::new(OpenSegment { number, file, len, unfinished_from: u64::MAX });
+        let is_packed = is_packed(&path);
+        let mut segment = Arc::new(OpenSegment { number, file, len, is_packed, unfinished_from: u64::MAX });
         let mut account = SearchAccount::default();
         if let Some(stretches) = index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
             return Ok(Some((stretches, account)));
@@ -303,7 +315,7 @@ impl Plan {
                 last.pop_front();
             }
             if self.window.overlaps(found.head.first, found.head.last) {
-                places.push((ChunkSpan { offset: found.offset, len: found.head.len }, found.head.first));
+                places.push((ChunkSpan::of(&found), found.head.first));
             } else {
                 account.chunks_by_time += 1;
             }
@@ -327,7 +339,7 @@ impl Plan {
 pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(ChunkSpan, Timestamp)]) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     let (mut chunks, mut from, mut len, mut least) = (Vec::new(), 0, 0, LATER_UNKNOWN);
-    let stretch = |offset, chunks: Vec<u32>, first| {
+    let stretch = |offset, chunks: Vec<ChunkSpan>, first| {
         let (segment, part) = (Arc::clone(segment), StretchContent::Chunks(chunks));
         Stretch { segment, offset, part, first, later: LATER_UNKNOWN }
     };
@@ -339,7 +351,7 @@ pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[(ChunkSpan, Timest
         if chunks.is_empty() {
             (from, len, least) = (place.offset, 0, *first);
         }
-        chunks.push(place.len);
+        chunks.push(*place);
         len += u64::from(place.len);
         least = least.min(*first);
     }

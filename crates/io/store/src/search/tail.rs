@@ -10,6 +10,7 @@ use tapline_sys::disk::PieceFile;
 use super::SearchAccount;
 use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, stretches};
 use crate::chunk::is_intact;
+use crate::layout::is_packed;
 use crate::recorder::WRITES_MAX;
 use crate::walk::{FoundChunk, Walk};
 
@@ -83,7 +84,8 @@ impl Plan {
         let newest = chunks.iter().filter(|chunk| chunk.is_whole).map(|chunk| chunk.found.head.number).max();
         let settled = newest.unwrap_or(0).saturating_sub(WRITES_MAX as u64);
         let mut places = Vec::new();
-        for TailChunk { found: FoundChunk { offset, head }, is_whole } in chunks {
+        for TailChunk { found, is_whole } in chunks {
+            let (span, FoundChunk { offset, head }) = (ChunkSpan::of(&found), found);
             // A segment has its first chunk at its start, and numbers have no gaps.
             let is_next = offset == 0 || head.number == tail.last + 1;
             let is_settled = is_sealed || head.number <= settled;
@@ -94,7 +96,7 @@ impl Plan {
             (tail.end, tail.last) = (offset + u64::from(head.len), head.number);
             account.chunks += 1;
             match self.window.overlaps(head.first, head.last) {
-                true => places.push((ChunkSpan { offset, len: head.len }, head.first)),
+                true => places.push((span, head.first)),
                 false => account.chunks_by_time += 1,
             }
         }
@@ -105,9 +107,10 @@ impl Plan {
     }
 
     fn open_tail(&self, number: u64) -> io::Result<OpenSegment> {
-        let file = PieceFile::open(&self.catalog.segment_path(number), false)?;
+        let path = self.catalog.segment_path(number);
+        let file = PieceFile::open(&path, false)?;
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
-        Ok(OpenSegment { number, file, len, unfinished_from: u64::MAX })
+        Ok(OpenSegment { number, file, len, is_packed: is_packed(&path), unfinished_from: u64::MAX })
     }
 }
 
@@ -115,7 +118,7 @@ impl Plan {
 fn chunks(segment: &OpenSegment, mut walk: Walk<'_>) -> Vec<TailChunk> {
     let mut bytes = Vec::new();
     let chunk = |found: FoundChunk| {
-        bytes.resize(found.head.len as usize, 0);
+        bytes.resize(found.head.stored_len(), 0);
         let is_read = segment.file.file().read_exact_at(&mut bytes, found.offset).is_ok();
         let is_whole = is_read && is_intact(&bytes, &found.head);
         TailChunk { found, is_whole }

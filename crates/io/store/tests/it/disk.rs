@@ -167,6 +167,11 @@ impl Disk {
                 }
                 state.durable = whole;
             }
+            DiskCommand::Create { file, .. } => {
+                // A new file may have the number of one that was removed.
+                *self.file(*file) = FileState::default();
+                self.unsure.push(at);
+            }
             DiskCommand::SyncFolder => {
                 let unsure = std::mem::take(&mut self.unsure);
                 unsure.iter().for_each(|told| rename(&mut self.names, &log[*told]));

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tapline_filter::Options;
 use tapline_store::{
-    Catalog, Eraser, ErasureAccount, ErasureScope, Finding, Losses, Recorder, Window, check, repair, verify,
+    Catalog, Eraser, ErasureAccount, ErasureScope, Finding, Losses, Recorder, RecorderSettings, Window,
+    check, repair, verify,
 };
 use tapline_testkit::random::Random;
 
@@ -39,8 +40,9 @@ fn must_go(number: &u64) -> bool {
 }
 
 /// A store of several segments whose recorder ended.
-fn make(store: &Path) {
-    let mut recorder = Recorder::open(store, settings(SEGMENTS), &interfaces(), at_ms(0)).unwrap();
+fn make(store: &Path, compress: Option<i32>) {
+    let settings = RecorderSettings { compress, ..settings(SEGMENTS) };
+    let mut recorder = Recorder::open(store, settings, &interfaces(), at_ms(0)).unwrap();
     for from in (0..PACKETS).step_by(200) {
         let time = at_ms(from as i64);
         record(&mut recorder, from..from + 200, time, time);
@@ -127,7 +129,7 @@ fn is_erased(store: &Path, told: &str) {
 fn what_is_erased_is_gone_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    make(&store);
+    make(&store, None);
     let account = erase(&store);
     assert_eq!(account.packets_erased, PACKETS_OF_HOST * 5);
     assert!(account.segments_by_keys > 0 && account.chunks_by_keys > 0, "the index passes over: {account:?}");
@@ -150,13 +152,17 @@ fn what_is_erased_is_gone_and_nothing_else() {
 #[test]
 fn a_killed_erasure_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    let (made, store) = (folder.path().join("made"), folder.path().join("store"));
-    make(&made);
+    let store = folder.path().join("store");
+    let made = [None, Some(1)].map(|compress| {
+        let made = folder.path().join(format!("made-{compress:?}"));
+        make(&made, compress);
+        made
+    });
     let mut random = Random::new(std::process::id().into());
     let kills = faults(12);
     let mut cut_off = 0;
     for kill in 0..kills {
-        copy(&made, &store);
+        copy(&made[kill as usize % 2], &store);
         let mut child = command(&store).spawn().unwrap();
         sleep(Duration::from_micros(random.below(60_000)));
         child.kill().unwrap();
@@ -226,14 +232,14 @@ const MAKING: &str = "TAPLINE_TEST_MAKING";
 #[test]
 fn the_making_process() {
     let Ok(store) = std::env::var(MAKING) else { return };
-    make(Path::new(&store));
+    make(Path::new(&store), None);
 }
 
 #[test]
 fn a_repair_makes_indexes_again() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    make(&store);
+    make(&store, None);
     let catalog = Catalog::open(&store).unwrap();
     let index = |number: u64| store.join(format!("seg/{number:08}.tix"));
     let before = fs::read(index(1)).unwrap();

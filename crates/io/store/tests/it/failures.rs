@@ -38,6 +38,7 @@ fn what_a_failing_disk_loses_is_counted() {
             failing: Some(folder.path().join("failing")),
             is_finished: true,
             overload: Overload::Wait,
+            compress: if seed / 4 % 2 == 1 { Some(1) } else { None },
         };
         let mut command = recording.command();
         shim.fail(&mut command, &root, seed, share, &folder.path().join("failing"));
@@ -98,6 +99,7 @@ fn a_slow_disk_costs_the_packets_of_the_policy() {
             segments: SEGMENTS,
             failing: Some(stalled.clone()),
             overload: policy,
+            compress: None,
             is_finished: true,
         };
         let mut command = recording.command();
@@ -135,10 +137,10 @@ fn a_slow_disk_costs_the_packets_of_the_policy() {
 }
 
 /// A file system of its own, of a size that is known.
-struct SmallDisk(PathBuf);
+pub(crate) struct SmallDisk(pub(crate) PathBuf);
 
 impl SmallDisk {
-    fn mount(at: &Path, kib: u64, test: &str) -> Option<SmallDisk> {
+    pub(crate) fn mount(at: &Path, kib: u64, test: &str) -> Option<SmallDisk> {
         fs::create_dir(at).unwrap();
         let size = format!("size={kib}k");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).output();
@@ -179,14 +181,14 @@ fn a_store_that_does_not_fit_is_not_made() {
 }
 
 /// Hands packets to a recorder in batches, all with the same time.
-fn record_all(recorder: &mut Recorder, packets: std::ops::Range<u64>) {
+pub(crate) fn record_all(recorder: &mut Recorder, packets: std::ops::Range<u64>) {
     for first in packets.step_by(100) {
         record(recorder, first..first + 100, at_ms(0), at_ms(0));
     }
 }
 
 /// Takes all room of a disk that is left.
-fn fill_up(disk: &SmallDisk) {
+pub(crate) fn fill_up(disk: &SmallDisk) {
     let free = tapline_sys::disk::space(&disk.0).unwrap().free;
     let others = fs::File::create(disk.0.join("others")).unwrap();
     tapline_sys::disk::reserve(&others, free).unwrap();

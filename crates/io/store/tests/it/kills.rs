@@ -33,6 +33,8 @@ fn a_killed_recorder_keeps_what_it_wrote() {
             segments: 6,
             failing: None,
             is_finished: true,
+            // Segments of both kinds in one store.
+            compress: if random.one_of(1, 2) { Some(1) } else { None },
             overload: Overload::Wait,
         };
         // Recorders killed before they had opened a store leave none.

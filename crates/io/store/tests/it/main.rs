@@ -8,6 +8,7 @@ mod clocks;
 mod disk;
 mod erasing;
 mod failures;
+mod full_disk;
 mod kills;
 mod packets;
 mod power;

@@ -51,6 +51,8 @@ pub(crate) struct Recording {
     pub(crate) failing: Option<PathBuf>,
     /// The policy under overload, for 8 buffers.
     pub(crate) overload: Overload,
+    /// Level by which chunks are compressed.
+    pub(crate) compress: Option<i32>,
     /// Whether the recording ends as it should; else as after a kill, with all chunks written.
     pub(crate) is_finished: bool,
 }
@@ -84,6 +86,7 @@ impl Recording {
             self.failing.as_deref().map(path).unwrap_or_default(),
             u8::from(self.is_finished).to_string(),
             policy_number(self.overload).to_string(),
+            self.compress.map_or(String::new(), |level| level.to_string()),
         ];
         command.env(WHAT, fields.join("\n")).stdin(Stdio::null()).stdout(Stdio::null());
         command
@@ -106,6 +109,7 @@ impl Recording {
             failing: Some(PathBuf::from(fields[6])).filter(|path| path != Path::new("")),
             is_finished: number(7) == 1,
             overload: POLICIES[number(8) as usize],
+            compress: fields[9].parse().ok(),
         })
     }
 
@@ -154,7 +158,8 @@ fn the_recording_process() {
     };
     // Each recording goes on where the clock of the one before may have been.
     let mut time = what.numbers.start as i64 * STEP_MS;
-    let mut wanted = RecorderSettings { overload: what.overload, ..settings(what.segments) };
+    let mut wanted =
+        RecorderSettings { overload: what.overload, compress: what.compress, ..settings(what.segments) };
     if what.overload != Overload::Wait {
         wanted.buffers = 8;
     }

@@ -343,11 +343,8 @@ fn record(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> 
 
 fn store(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
     let (node, OpenSite { interfaces, is_live, .. }) = (context.node(), *context.site);
-    let text = |name: &str| node.arguments.text(name);
-    let directory = Path::new(text("name"));
-    let keep = node.arguments.nanoseconds("keep");
-    let settings = store::settings_of_stage(directory, text("size"), keep, text("segment"))
-        .with_context(|| node.name.clone())?;
+    let directory = Path::new(node.arguments.text("name"));
+    let settings = store::settings_of_stage(&node.arguments).with_context(|| node.name.clone())?;
     let settings = RecorderSettings { is_live, ..settings };
     Ok(Box::new(store::open_output(directory, settings, interfaces, opener.identity.as_ref())?))
 }

@@ -35,7 +35,8 @@ docs/store.md shows typical work with a store.";
 
 const STATUS_NOTES: &str = "\
 A line for each segment: its number, the times of its packets, how many there are and their captured bytes, packets lost before \
-the recorder and in it, and the length of the index in percent of the segment. Notes after it name the keys that the index does \
+the recorder and in it, and the length of the index in percent of the segment. Notes after it have the room on the disk of a segment \
+whose chunks are compressed, and name the keys that the index does \
 not have for all slots (searches for them read these slots), packets left out by --cut, and chunks from which packets were erased. \
 A recorder may run at the same time.";
 
@@ -156,13 +157,14 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
         let share = standing.index_len as f64 * 100.0 / segment.len.max(1) as f64;
         let index = segment.standing.map_or("-".to_owned(), |_| format!("{share:.2} %"));
         text += &format!(
-            "{:>10}  {}  {}{:>15}{:>18}{:>12}{index:>9}{}{}\n",
+            "{:>10}  {}  {}{:>15}{:>18}{:>12}{index:>9}{}{}{}\n",
             segment.number,
             shown(standing.first),
             shown(standing.last),
             grouped(standing.packets),
             grouped(standing.bytes),
             grouped(standing.lost.saturating_add(standing.dropped)),
+            packed(segment),
             given_up(standing),
             overload(standing)
         );
@@ -216,6 +218,13 @@ fn recordings_text(catalog: &Catalog) -> String {
     lines.into_iter().map(|line| line + "\n").collect()
 }
 
+/// The room of a segment on the disk, if its chunks are compressed.
+fn packed(segment: &SegmentEntry) -> String {
+    segment
+        .packed_len
+        .map_or(String::new(), |len| format!("  compressed: {} bytes on the disk", grouped(len)))
+}
+
 /// Keys that the budget of an index dropped, and in how many slots.
 fn given_up(standing: &Standing) -> String {
     let of = |way: OpenKeys, name: &str| match standing.open[way as usize] {
@@ -263,13 +272,17 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry], missing: &[(u64, u6
                 "slots_without_addresses": standing.open[OpenKeys::Addresses as usize],
             })
         };
-        json!({
+        let mut value = json!({
             "number": segment.number,
             "bytes": segment.len,
             "sealed": segment.standing.as_ref().map(standing),
             "walked": segment.walked.as_ref().map(standing),
             "chunks_missing": segment.chunks_missing,
-        })
+        });
+        if let Some(len) = segment.packed_len {
+            value["disk_bytes"] = json!(len);
+        }
+        value
     };
     let recording = |recording: &RecordingEntry| {
         let Rest { segment, lost, lost_unknown, dropped, cut, .. } = recording.rest;

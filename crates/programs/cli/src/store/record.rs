@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use tapline_daemon::RecordRule;
+use tapline_graph::catalog::Arguments;
 use tapline_graph::grouped;
 use tapline_packet::{Interface, Timestamp};
 use tapline_stages::StoreOutput;
@@ -29,6 +30,7 @@ pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
   tapline record -i eth0 --to /srv/store --size 80%             the disk's oldest packets make room for new ones
   tapline record -i eth0 --to /srv/store --size 500GB --keep 7d 'not port 22'
+  tapline record -i eth0 --to /srv/store --compress zstd        each chunk compressed, for more days on the same disk
   tapline record -i tap:office --to /srv/store                  as a reader of tapline serve
   tapline record -i eth0 --to /srv/store --index names          found by name too: tapline find --name .example.org
   tapline record -r trace.pcapng --to /srv/store                files that exist already
@@ -114,6 +116,10 @@ pub(crate) struct StoreOptions {
     /// Segment size of a new store, 4MiB to 4GiB (1GiB unless given). Retention deletes whole segments.
     #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..), help_heading = "Store")]
     segment: Option<u64>,
+    /// Compress each chunk: zstd, or zstd:LEVEL with a level of 1 (the default) to 19. Segments are then files
+    /// .pcapng.zst, and --size counts the room that they take on the disk.
+    #[arg(long, value_name = "zstd[:LEVEL]", value_parser = compression, help_heading = "Store")]
+    compress: Option<i32>,
     /// Longest time until packets can be found, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "800ms", value_parser = parse_duration, help_heading = "Store")]
     flush: Duration,
@@ -195,6 +201,7 @@ impl StoreOptions {
             sync_ns: interval("--sync", self.sync)?,
             snap_len,
             cutoffs: self.cut.clone(),
+            compress: self.compress,
             overload: match self.overload {
                 OverloadArg::Wait => Overload::Wait,
                 OverloadArg::Newest => Overload::Newest,
@@ -227,6 +234,17 @@ fn cutoff(text: &str) -> Result<Cutoff, String> {
     };
     let bytes = units::size(size.trim()).map_err(|error| format!("{error}: give SIZE or 'FILTER=SIZE'"))?;
     Ok(Cutoff { filter, bytes })
+}
+
+/// The level of `zstd` or `zstd:LEVEL`.
+fn compression(text: &str) -> Result<i32, String> {
+    let unknown =
+        || format!("unknown compression `{text}`; expected zstd, or zstd:LEVEL with a level of 1 to 19");
+    let level = match text.strip_prefix("zstd").ok_or_else(unknown)? {
+        "" => return Ok(1),
+        level => level.strip_prefix(':').and_then(|level| units::count(level).ok()),
+    };
+    level.filter(|level| (1..=19).contains(level)).map(|level| level as i32).ok_or_else(unknown)
 }
 
 fn interval(name: &str, time: Duration) -> Result<i64> {
@@ -295,19 +313,21 @@ fn size(size: StoreSize, directory: &Path) -> Result<u64> {
 }
 
 /// Settings from the arguments of the stage `store`. An existing store keeps the length of its segments.
-pub(crate) fn settings_of_stage(
-    directory: &Path,
-    size_text: &str,
-    keep_ns: u64,
-    segment: &str,
-) -> Result<RecorderSettings> {
-    let segment_len = units::size(segment).map_err(|error| anyhow!("segment: {error}"))?;
-    let room = store_size(size_text).map_err(|error| anyhow!("size: {error}"))?;
+pub(crate) fn settings_of_stage(arguments: &Arguments) -> Result<RecorderSettings> {
+    let directory = Path::new(arguments.text("name"));
+    let keep_ns = arguments.nanoseconds("keep");
+    let segment_len = units::size(arguments.text("segment")).map_err(|error| anyhow!("segment: {error}"))?;
+    let room = store_size(arguments.text("size")).map_err(|error| anyhow!("size: {error}"))?;
+    let compress = match arguments.text("compress") {
+        "none" => None,
+        text => Some(compression(text).map_err(|error| anyhow!("compress: {error}"))?),
+    };
     Ok(RecorderSettings {
         size: size(room, directory)?,
         segment_len: Catalog::open(directory).is_err().then_some(segment_len),
         keep_ns: (keep_ns > 0).then(|| i64::try_from(keep_ns).unwrap_or(i64::MAX)),
         snap_len: SNAP_LEN,
+        compress,
         ..RecorderSettings::default()
     })
 }
@@ -390,6 +410,18 @@ mod tests {
             let error = settings_of_rule(&rule, 96).unwrap_err().to_string();
             assert!(error.contains(key) && !error.contains('\n'), "{error}");
         }
+    }
+
+    #[test]
+    fn a_compression_has_a_name_and_perhaps_a_level() {
+        let given = ["zstd", "zstd:3", "zstd:19", "zstd:0", "zstd:20", "zstd:", "zstd3", "gzip", ""];
+        let levels = given.map(|text| compression(text).ok());
+        let none = [None; 6];
+        assert_eq!(levels[..3], [Some(1), Some(3), Some(19)]);
+        assert_eq!(levels[3..], none);
+        let rule =
+            RecordRule { to: "/srv/store".into(), compress: Some("zstd:2".into()), ..RecordRule::default() };
+        assert_eq!(settings_of_rule(&rule, 96).unwrap().compress, Some(2));
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod sharing;
 mod signatures;
 mod stats;
 mod store_answers;
+mod store_compressed;
 mod store_keeping;
 mod store_reports;
 mod store_rights;

@@ -24,6 +24,40 @@ fn record(namespace: &Namespace, store: &Path) -> Live {
     Live::start_command(namespace, 1, tapline(arguments).args(of_store))
 }
 
+#[test]
+fn compressed_packets_are_found_while_recording() {
+    let test = "compressed_packets_are_found_while_recording";
+    let Some(namespace) = namespace(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let frames = frames(73, 20_000);
+    let mut sent = 0;
+    for round in 0..3 {
+        let arguments = ["record", "--netns", namespace.name(), "-i", FAR, "--json", "--compress", "zstd:1"];
+        let of_store = ["--to", text(&store), "--size", "64MiB", "--segment", "4MiB"];
+        let live = Live::start_command(&namespace, 1, tapline(arguments).args(of_store));
+        let some = &frames[sent..sent + 6000];
+        send(&namespace, some);
+        sent += some.len();
+        wait_for("all packets to be found", || count(&store, &[]) == sent as u64);
+        match round {
+            // Killed; what was found stays.
+            0 | 1 => {
+                live.signal("KILL");
+                drop(live);
+            }
+            _ => assert_eq!(live.interrupt().succeeded().account().output("written"), 6000),
+        }
+        assert_eq!(count(&store, &[]), sent as u64, "round {round}");
+    }
+    let out = folder.path().join("found.pcapng");
+    run(["find", text(&store), "-w", text(&out)]).succeeded();
+    assert!(bytes_of(packets_of(&out)) == frames[..sent], "other packets than were sent");
+    let verified = run(["store", "verify", "--json", text(&store)]).succeeded();
+    let verified: Value = serde_json::from_slice(&verified.stdout).unwrap();
+    assert_eq!((&verified["packets"], verified["findings"].as_array().unwrap().len()), (&sent.into(), 0));
+}
+
 /// The account of a `find --count`.
 fn count(store: &Path, arguments: &[&str]) -> u64 {
     let found = run(["find", text(store), "--count", "--json"].into_iter().chain(arguments.iter().copied()));
