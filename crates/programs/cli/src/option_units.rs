@@ -11,7 +11,7 @@ const OF_TCPDUMP: [(&str, char); 2] = [("capture", 'C'), ("generate", 'C')];
 /// Value names that are not amounts: a new option has one of these value names, or one of those in [`forms`].
 const NO_AMOUNTS: &str = "ADDRESS ADDRESSES AFTER BEFORE CELL=VALUE CLASS COLUMNS COMMAND DIR DIR,SIZE FIELDS FILE FILES FILE|DIR FILTER FOLDER FORMAT GRAPH GROUPS HOW IFACE INTERFACE KEYS \
      LIMITS MODE NAME NAMES NAME=FILE NUMBERS OLD=NEW OPTION PATH PATTERN PID POLICY RECIPE RIGHTS SHELL STAGE STORE TEXT TO TYPE UNIT USER VERSION WHEN \
-     WORKLOAD X in|out|inout pause|resume";
+     WORKLOAD X in|out|inout pause|resume zstd[:LEVEL]";
 
 /// Values of one kind: of each row of `accepted` one, whatever the option's range; of `refused` none.
 struct Forms {

@@ -248,11 +248,10 @@ fn begin_segment(
         let went_on = (at < segment_len).then(|| segments.go_on(number, at));
         match went_on {
             // A segment whose chunks are compressed gave its room back, and others took it.
-            Some(Err(error)) if segments.is_packed() && error.is_full() => {
-                if restored.damaged == 0 {
-                    segments.release_again(number, &restored.contents.packed);
-                }
+            Some(Err(error)) if segments.is_packed() && error.is_full() && restored.damaged == 0 => {
+                segments.release_again(number, &restored.contents.packed);
             }
+            Some(Err(error)) if segments.is_packed() && error.is_full() => {}
             Some(target) => {
                 let contents = restored.contents;
                 return Ok(Current { number, target: target?, contents, at, last });
