@@ -498,12 +498,12 @@ fn own_filter(
     }
     // Names are those of the one who wrote the rules, and may come from DNS.
     let options = Options { resolver: Arc::new(SystemNames::default()), ..options.clone() };
-    let is_filtered = |source: &Box<dyn Source>| {
-        (0..source.interfaces().len()).all(|index| source.is_filtered(InterfaceId(index as u32)))
-    };
+    let is_needed = sources.iter().any(|source| {
+        (0..source.interfaces().len()).any(|index| !source.is_filtered(InterfaceId(index as u32)))
+    });
     let program = match tapline_filter::compile(&rule.filter, &options) {
         Ok(program) => program,
-        Err(_) if sources.iter().all(is_filtered) => return Ok(Some(Arc::new(Nothing))),
+        Err(_) if !is_needed => return Ok(Some(Arc::new(Nothing))),
         Err(error) => {
             return Err(Error::Filter { capture: rule.name.clone(), text: error.render(&rule.filter) });
         }
