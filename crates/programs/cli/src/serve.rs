@@ -30,6 +30,7 @@ use tapline_daemon::{
 };
 use tapline_file::{FileInput, MergeOrder};
 use tapline_filter::{HandleKind, Options};
+use tapline_ir::CompiledFilter;
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::{Count, Source};
@@ -143,7 +144,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     });
     lacks.iter().for_each(|lack| say(lack));
     // Threads inherit what is left.
-    let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
+    let captures =
+        opened.into_iter().map(|OpenCapture { rule, sources, filter }| Capture::start(rule, sources, filter));
     let mut captures = captures.collect::<Result<Vec<_>, _>>()?;
     // Behind the captures that they read: at the end these end first.
     captures.extend(places.into_iter().map(OpenedPlace::start).collect::<Result<Vec<_>>>()?);
@@ -175,23 +177,29 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     Ok(args.report.code(code, &ended.losses()))
 }
 
-/// The sources of a capture.
-type OpenCapture = (CaptureRule, Vec<Box<dyn Source>>);
+/// A capture whose interfaces or file are open.
+struct OpenCapture {
+    rule: CaptureRule,
+    sources: Vec<Box<dyn Source>>,
+    /// Its filter: names in it were looked up, which the confined process cannot do.
+    filter: Option<CompiledFilter>,
+}
 
 fn open_captures(rules: &Rules) -> Result<Vec<OpenCapture>> {
     let open = |rule: &CaptureRule| {
+        let filter = Arc::new(OnceLock::new());
         let Live { sources, announcements } =
-            open(rule).with_context(|| format!("capture {:?}", rule.name))?;
+            open(rule, &filter).with_context(|| format!("capture {:?}", rule.name))?;
         announcements.iter().for_each(|line| say(line));
-        Ok((rule.clone(), sources))
+        Ok(OpenCapture { rule: rule.clone(), sources, filter: filter.get().cloned() })
     };
     rules.captures.iter().map(open).collect()
 }
 
 fn open_stores(rules: &Rules, opened: &[OpenCapture], identity: Option<&Identity>) -> Result<Vec<Reader>> {
     let open = |record: &RecordRule| {
-        let capture = opened.iter().find(|(rule, _)| rule.name == record.capture);
-        let source = capture.and_then(|(_, sources)| sources.first());
+        let capture = opened.iter().find(|capture| capture.rule.name == record.capture);
+        let source = capture.and_then(|capture| capture.sources.first());
         let interfaces = source.map(|source| source.interfaces()).unwrap_or_default();
         recording::open(record, rules, interfaces, identity)
     };
@@ -267,19 +275,26 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
     Ok(rules)
 }
 
-/// The sources of a capture, one for each worker.
-fn open(rule: &CaptureRule) -> Result<Live> {
+/// The sources of a capture, one for each worker. Its filter is put into `compiled`.
+fn open(rule: &CaptureRule, compiled: &Arc<OnceLock<CompiledFilter>>) -> Result<Live> {
     if let Some(path) = &rule.file {
         let file = FileInput::open_file(path)?;
         let line = files::announcement(&file);
         let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], MergeOrder::Given));
+        if let (false, Some(interface)) = (rule.filter.trim().is_empty(), source.interfaces().first()) {
+            let (link_type, handle) = (interface.link_type, HandleKind::Savefile);
+            let options = Options { link_type, handle, snap_len: rule.snap_len, ..Options::default() };
+            let program = tapline_filter::compile(&rule.filter, &options);
+            let program = program.map_err(|error| mistake(error.render(&rule.filter)))?;
+            compiled.get_or_init(|| program);
+        }
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
     let way = live::CaptureBackend::of(names.iter().copied())?;
     let taken = way.clone();
     let text = rule.filter.clone();
-    let first = OnceLock::new();
+    let (first, known) = (OnceLock::new(), Arc::clone(compiled));
     let filter = Arc::new(move |interface: &Interface| {
         let have = *first.get_or_init(|| interface.link_type);
         if interface.link_type != have {
@@ -289,6 +304,9 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         if text.trim().is_empty() {
             return Ok(None);
         }
+        if let Some(program) = known.get() {
+            return Ok(Some(program.clone()));
+        }
         // Sent packets never come in front of the stack: `outbound` takes none there, which is not an error.
         let (handle, compile): (_, fn(&str, &Options) -> _) = match taken.is_xdp() {
             true => (HandleKind::Front, tapline_filter::compile_or_reject),
@@ -296,7 +314,8 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         };
         let options = Options { link_type: interface.link_type, handle, ..Options::default() };
         let program = compile(&text, &options);
-        program.map(Some).map_err(|error| tapline_source::Error::Filter(error.render(&text)))
+        let program = program.map_err(|error| tapline_source::Error::Filter(error.render(&text)))?;
+        Ok(Some(known.get_or_init(|| program).clone()))
     }) as af_packet::CompileFilter;
     let settings = AfPacketSettings {
         netns: rule.netns.clone(),

@@ -7,10 +7,11 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tapline_bpf::{Insn, KERNEL_INSNS_MAX, PacketFilter, Program};
+use tapline_bpf::{Insn, KERNEL_INSNS_MAX, Program};
 use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_filterset::Filter;
-use tapline_packet::{Interface, InterfaceId, LinkType, Packet};
+use tapline_ir::CompiledFilter;
+use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
 use tapline_source::{InterfaceAccount, Source};
 use tapline_sys::Wakeup;
@@ -104,12 +105,17 @@ pub struct CaptureTotals {
 }
 
 impl Capture {
-    /// Starts the threads: one for each source.
+    /// Starts the threads: one for each source. `filter` is that of the rule, for packets of interfaces on which the
+    /// source does not run it.
     ///
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
-    pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
-        Capture::start_by(rule, sources, None, None)
+    pub fn start(
+        rule: CaptureRule,
+        sources: Vec<Box<dyn Source>>,
+        filter: Option<CompiledFilter>,
+    ) -> Result<Capture, Error> {
+        Capture::start_by(rule, sources, filter, None, None)
     }
 
     /// Starts the thread of a published place of a graph. `handle` says how filters of its packets are compiled: as for
@@ -122,7 +128,7 @@ impl Capture {
         source: Box<dyn Source>,
         handle: HandleKind,
     ) -> Result<Capture, Error> {
-        Capture::start_by(rule, vec![source], Some(handle), None)
+        Capture::start_by(rule, vec![source], None, Some(handle), None)
     }
 
     /// Starts the threads. `clock`, if there is one, replaces the clock for the processor time of users, in
@@ -130,6 +136,7 @@ impl Capture {
     fn start_by(
         rule: CaptureRule,
         sources: Vec<Box<dyn Source>>,
+        filter: Option<CompiledFilter>,
         handle: Option<HandleKind>,
         clock: Option<fn() -> u64>,
     ) -> Result<Capture, Error> {
@@ -150,7 +157,7 @@ impl Capture {
             text: text.clone(),
             asked: FilterNeed::text(&rule.filter, text, &options),
         });
-        let own_filter = own_filter(&rule, &options, &sources)?;
+        let filter = filter.map(worker::ready);
         let mut workers = Vec::new();
         let (tell, log) = channel();
         let (evict, evictions) = channel();
@@ -170,7 +177,7 @@ impl Capture {
             let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
             let (log, evictions, stopped) = (tell.clone(), evict.clone(), Arc::clone(&stop));
             let line = ControlLine { orders: received, log, evictions, stop: stopped };
-            let worker = Worker::new(setting, source, own_filter.clone(), line);
+            let worker = Worker::new(setting, source, filter.clone(), line);
             let name = format!("tap:{}", rule.name);
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
             workers.push(Thread { orders, wakeup, stop, thread });
@@ -483,40 +490,6 @@ impl Thread {
         if let Some(wakeup) = &self.wakeup {
             wakeup.notify();
         }
-    }
-}
-
-/// The filter of the rule, for packets of interfaces whose kernel does not run it. Where it is not needed now and cannot
-/// be compiled any more, such packets are all refused.
-fn own_filter(
-    rule: &CaptureRule,
-    options: &Options,
-    sources: &[Box<dyn Source>],
-) -> Result<Option<Arc<dyn PacketFilter>>, Error> {
-    if rule.filter.trim().is_empty() {
-        return Ok(None);
-    }
-    // Names are those of the one who wrote the rules, and may come from DNS.
-    let options = Options { resolver: Arc::new(SystemNames::default()), ..options.clone() };
-    let is_needed = sources.iter().any(|source| {
-        (0..source.interfaces().len()).any(|index| !source.is_filtered(InterfaceId(index as u32)))
-    });
-    let program = match tapline_filter::compile(&rule.filter, &options) {
-        Ok(program) => program,
-        Err(_) if !is_needed => return Ok(Some(Arc::new(Nothing))),
-        Err(error) => {
-            return Err(Error::Filter { capture: rule.name.clone(), text: error.render(&rule.filter) });
-        }
-    };
-    Ok(Some(worker::ready(program)))
-}
-
-/// Accepts no packet.
-struct Nothing;
-
-impl PacketFilter for Nothing {
-    fn accepts(&self, _: Packet<'_>) -> bool {
-        false
     }
 }
 

@@ -147,7 +147,7 @@ fn headers_beyond_the_first_buffer_are_found() {
     };
     let settings = AfPacketSettings { workers: 4, ..settings(&namespace, &[NEAR]) };
     let mut workers = AfPacket::open_workers(settings).unwrap();
-    let tags = |number: u32| if number % 2 == 0 { 0 } else { 3 };
+    let tags = |number: u32| if number.is_multiple_of(2) { 0 } else { 3 };
     let port = |number: u32| 1000 + (number / 2) as u16;
     let there = |number| frame(&a, &b, Udp { src: port(number), dst: 53 }, tags(number));
     let back = |number| frame(&b, &a, Udp { src: 53, dst: port(number) }, tags(number));

@@ -97,7 +97,8 @@ pub(super) fn open_all(rules: &Rules, opened: &[OpenCapture]) -> Result<(Vec<Rea
     let (mut graphs_of, mut places_of) = (Vec::new(), Vec::new());
     for (capture, places) in graphs(rules) {
         let plan = plan_of(capture, &places)?;
-        let source = opened.iter().find(|(rule, _)| rule.name == capture).and_then(|(_, all)| all.first());
+        let opened = opened.iter().find(|opened| opened.rule.name == capture);
+        let source = opened.and_then(|opened| opened.sources.first());
         let interfaces: Vec<Interface> =
             source.map(|source| source.interfaces().to_vec()).unwrap_or_default();
         let names: Vec<String> = interfaces.iter().map(|interface| interface.label().to_owned()).collect();

@@ -49,7 +49,7 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     let source = NumberedSource::hiding(&wire, LEN, hidden);
     let history = history.map(str::to_owned);
     let rule = CaptureRule { name: "test".to_owned(), buffer: 4, history, ..CaptureRule::default() };
-    let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
+    let capture = Capture::start(rule, vec![Box::new(source)], None).expect("a capture");
     let send = |count| {
         let sent = wire.allowed.fetch_add(count, Ordering::Relaxed) + count;
         settle("packets", || wire.passed.load(Ordering::Relaxed) == sent);
@@ -157,7 +157,7 @@ fn filters_are_as_long_as_the_kernel_takes() {
     let wire = Arc::<Wire>::default();
     let source = NumberedSource::new(&wire, LEN);
     let rule = CaptureRule { name: "test".to_owned(), buffer: 4, ..CaptureRule::default() };
-    let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
+    let capture = Capture::start(rule, vec![Box::new(source)], None).expect("a capture");
     let rights = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
     let of = |len: usize| {
         let loads = vec![(code::LD | code::B | code::ABS, 0, 0, 0); len - 1];
@@ -294,8 +294,8 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         is_stopped: false,
     };
     let rule = CaptureRule { name: "test".to_owned(), buffer: 64, ..CaptureRule::default() };
-    let capture =
-        Capture::start_by(rule, vec![Box::new(source)], None, Some(|| NOW_NS.get())).expect("a capture");
+    let capture = Capture::start_by(rule, vec![Box::new(source)], None, None, Some(|| NOW_NS.get()))
+        .expect("a capture");
     let rights = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
     let wish = capture.compile(&rights, "").expect("a filter");
     let root = capture.attach(&new_reader(1, &rights, wish, StartPosition::Newest, None)).expect("a reader");

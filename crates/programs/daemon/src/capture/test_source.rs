@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
-use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
+use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record, Timestamp};
 use tapline_source::{Advance, Error, InterfaceAccount, Source};
 
 /// The most packets of a batch.
@@ -39,6 +39,8 @@ pub(super) struct NumberedSource {
     wire: Arc<Wire>,
     hidden: u8,
     takes_filters: bool,
+    /// The kernel refuses filters, and the source does not notice.
+    loses_filters: bool,
     len: usize,
     bytes: Vec<u8>,
     records: Vec<Record>,
@@ -51,6 +53,11 @@ impl NumberedSource {
         NumberedSource { takes_filters: false, ..NumberedSource::hiding(wire, len, 0) }
     }
 
+    /// A source that says that all packets passed the filters, which the kernel refused.
+    pub(super) fn losing_filters(wire: &Arc<Wire>, len: usize) -> NumberedSource {
+        NumberedSource { loses_filters: true, ..NumberedSource::hiding(wire, len, 0) }
+    }
+
     /// Packets whose byte [`HIDDEN`] and metadata contain `hidden`.
     pub(super) fn hiding(wire: &Arc<Wire>, len: usize, hidden: u8) -> NumberedSource {
         NumberedSource {
@@ -58,6 +65,7 @@ impl NumberedSource {
             wire: Arc::clone(wire),
             hidden,
             takes_filters: true,
+            loses_filters: false,
             len,
             bytes: vec![0; BATCH as usize * len],
             records: Vec::new(),
@@ -109,8 +117,13 @@ impl Source for NumberedSource {
     }
 
     fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
-        *self.wire.kernel.lock().expect("no panic") = program.filter(|_| self.takes_filters).cloned();
+        let takes_this = self.takes_filters && !self.loses_filters;
+        *self.wire.kernel.lock().expect("no panic") = program.filter(|_| takes_this).cloned();
         Ok(self.takes_filters)
+    }
+
+    fn is_filtered(&self, _: InterfaceId) -> bool {
+        self.loses_filters
     }
 
     fn stop(&mut self) -> Result<(), Error> {

@@ -9,6 +9,8 @@ use crate::union::{self, FilterNeed};
 #[derive(Debug)]
 pub(super) struct KernelFilter {
     attached: Attached,
+    /// The source was asked for another filter than the capture's.
+    has_replaced: bool,
 }
 
 /// The orders to the source.
@@ -25,7 +27,8 @@ enum Attached {
 impl KernelFilter {
     /// Nothing is attached yet. With `counts_all` nothing ever is: unwanted packets are lent to be counted.
     pub(super) fn new(counts_all: bool) -> KernelFilter {
-        KernelFilter { attached: if counts_all { Attached::Never } else { Attached::Nothing } }
+        let attached = if counts_all { Attached::Never } else { Attached::Nothing };
+        KernelFilter { attached, has_replaced: false }
     }
 
     /// Requires the source to lend the packets that any of these wants: all that the capture filter accepts if the
@@ -44,13 +47,20 @@ impl KernelFilter {
         if union.as_ref() == self.program() {
             return Ok(());
         }
-        let can = source.restrict(union.as_ref()).map_err(|error| error.to_string())?;
+        let answer = source.restrict(union.as_ref());
+        self.has_replaced |= !matches!(answer, Ok(false));
+        let can = answer.map_err(|error| error.to_string())?;
         self.attached = match union {
             _ if !can => Attached::Never,
             Some(program) => Attached::Union(program),
             None => Attached::Nothing,
         };
         Ok(())
+    }
+
+    /// Whether the filter of the capture was ever replaced: where the kernel refuses another one, all packets come.
+    pub(super) fn has_replaced(&self) -> bool {
+        self.has_replaced
     }
 
     /// Instructions of the attached program; `None` if everything is lent.

@@ -45,8 +45,9 @@ impl Passed {
 
 impl Passed {
     /// Selects the packets of a batch that are captured: all but those of a pause, and those that the capture's filter
-    /// refuses where the source has not run it.
-    fn select(&mut self, source: &dyn Source, state: PauseState) {
+    /// refuses where the source may not have run it: it took another filter in its place once, which the kernel may have
+    /// refused.
+    fn select(&mut self, source: &dyn Source, state: PauseState, has_replaced: bool) {
         let batch = &source.batch();
         self.all.select_all(batch.len());
         match state {
@@ -58,15 +59,15 @@ impl Passed {
             }
         }
         self.paused += (batch.len() - self.all.len()) as u64;
-        let is_filtered = |index: usize| source.is_filtered(InterfaceId(index as u32));
-        if let Some(filter) = &self.filter
-            && !(0..source.interfaces().len()).all(is_filtered)
-        {
-            self.all.retain(|index| {
-                let packet = batch.packet(index);
-                source.is_filtered(packet.meta.interface) || filter.accepts(packet)
-            });
+        let Some(filter) = &self.filter else { return };
+        let is_filtered = |interface| !has_replaced && source.is_filtered(interface);
+        if (0..source.interfaces().len()).all(|index| is_filtered(InterfaceId(index as u32))) {
+            return;
         }
+        self.all.retain(|index| {
+            let packet = batch.packet(index);
+            is_filtered(packet.meta.interface) || filter.accepts(packet)
+        });
     }
 }
 
@@ -74,7 +75,7 @@ impl Dispatcher {
     /// Passes a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
-        self.passed.select(source, self.state);
+        self.passed.select(source, self.state, self.kernel.has_replaced());
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
         let Readers { groups, list, .. } = &mut self.readers;
