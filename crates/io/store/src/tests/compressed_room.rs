@@ -126,6 +126,9 @@ fn first_packet(section: &[u8]) -> usize {
     before.map(|(_, block)| block.len()).sum()
 }
 
+/// Makes another section of one.
+type Change<'a> = &'a dyn Fn(&mut Vec<u8>);
+
 #[test]
 fn forged_sections_count_as_damage() {
     let unknown = |section: &mut Vec<u8>| {
@@ -137,13 +140,12 @@ fn forged_sections_count_as_damage() {
         section[at + 4..at + 8].copy_from_slice(&u32::MAX.to_ne_bytes());
     };
     // Plain chunks have their head in the section.
-    let of_frames: [&dyn Fn(&mut Vec<u8>); 3] =
+    let of_frames: [Change<'_>; 3] =
         [&|section| section.clear(), &|section| *section = vec![7; 5000], &|section| {
             section.truncate(section.len() - 7)
         }];
     for compress in [None, Some(1)] {
-        let mut changes: Vec<(&dyn Fn(&mut Vec<u8>), u32)> =
-            vec![(&unknown, 30), (&broken, 30), (&|_| {}, 31)];
+        let mut changes: Vec<(Change<'_>, u32)> = vec![(&unknown, 30), (&broken, 30), (&|_| {}, 31)];
         if compress.is_some() {
             changes.extend(of_frames.map(|change| (change, 30)));
         }
