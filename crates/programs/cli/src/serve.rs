@@ -181,7 +181,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
 struct OpenCapture {
     rule: CaptureRule,
     sources: Vec<Box<dyn Source>>,
-    /// Its filter: names in it were looked up, which the confined process cannot do.
+    /// The compiled filter: the confined process cannot look names up.
     filter: Option<CompiledFilter>,
 }
 
