@@ -76,10 +76,19 @@ impl Plan {
                 Err(_) => account.segments_unreadable += 1,
             }
         }
-        let Some(segment) = &tail.open else { return Vec::new() };
+        let Some(mut segment) = tail.open.clone() else { return Vec::new() };
         let walk = Walk::new(segment.file.file(), self.catalog.id, tail.number, self.catalog.segment_len);
         let Ok(walk) = walk else { return Vec::new() };
-        let chunks = chunks(segment, walk.from(tail.end));
+        let chunks = chunks(&segment, walk.from(tail.end));
+        // A recorder may rename a segment before its first chunk: compressed chunks where plain ones were to be, or
+        // the other way round. The name is looked at after the chunks, which come behind it.
+        if tail.end == 0
+            && is_packed(&self.catalog.segment_path(tail.number)) != segment.is_packed
+            && let Ok(renamed) = self.open_tail(tail.number)
+        {
+            segment = Arc::new(renamed);
+            tail.open = Some(Arc::clone(&segment));
+        }
         // A recorder has no more chunks than this on their way to the disk, and a later one may be there first.
         let newest = chunks.iter().filter(|chunk| chunk.is_whole).map(|chunk| chunk.found.head.number).max();
         let settled = newest.unwrap_or(0).saturating_sub(WRITES_MAX as u64);
@@ -100,7 +109,7 @@ impl Plan {
                 false => account.chunks_by_time += 1,
             }
         }
-        let mut stretches = stretches(segment, &places);
+        let mut stretches = stretches(&segment, &places);
         // Packets that are recorded later are not waited for.
         stretches.iter_mut().for_each(|stretch| stretch.later = Timestamp::from_nanos(i64::MAX));
         stretches

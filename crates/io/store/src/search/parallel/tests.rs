@@ -226,6 +226,38 @@ fn a_recording_is_followed_over_segments() {
 }
 
 #[test]
+fn a_segment_that_is_renamed_is_followed() {
+    for compress in [(None, Some(1)), (Some(1), None)] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        // Killed before its first chunk.
+        drop(recorded(root, RecorderSettings { compress: compress.0, ..SETTINGS }, 0..0));
+        let mut followed = search(root, Window::ALL);
+        followed.follow();
+        let mut search = parallel(followed, 2);
+        search.resume();
+        assert_eq!(search.next(Duration::from_millis(1)), Next::Idle);
+        while !search.is_waiting() || search.account().segments_walked == 0 {
+            assert_eq!(search.next(Duration::from_millis(1)), Next::Idle);
+        }
+        let mut recorder = recorded(root, RecorderSettings { compress: compress.1, ..SETTINGS }, 0..1_000);
+        recorder.tick(Losses::default(), &[], &ethernet(), at(2)).unwrap();
+        let names = ["00000001.pcapng", "00000001.pcapng.zst"];
+        let is_there = names.map(|name| root.join("seg").join(name).exists());
+        assert_eq!(is_there, [compress.1.is_none(), compress.1.is_some()]);
+        let mut found = Vec::new();
+        while found.len() < 1_000 {
+            match search.next(WAIT) {
+                Next::Found(more) => found.extend(more),
+                other => panic!("{compress:?}: {other:?}, {:?}", search.account()),
+            }
+        }
+        assert!(found == (0..1_000).collect::<Vec<_>>());
+        assert_eq!(search.account().chunks_damaged, 0);
+    }
+}
+
+#[test]
 fn a_chunk_written_after_a_later_one_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
