@@ -257,7 +257,7 @@ impl Catalog {
         let mut walks_left = WALKED_MAX;
         let history = history(&self.paths);
         let mut entry = |number: u64| {
-            let path = self.paths.segment(number);
+            let path = self.segment_path(number);
             let about = fs::metadata(&path).ok();
             let len = about.as_ref().map_or(0, fs::Metadata::len);
             let packed_len = about.filter(|_| is_packed(&path)).map(|about| disk::room_of(&about));
@@ -349,8 +349,33 @@ impl Catalog {
         Index::read(&self.paths.index(number), &self.id, number)
     }
 
+    /// The file of a segment: of two the one that a recorder wrote.
     pub(crate) fn segment_path(&self, number: u64) -> PathBuf {
-        self.paths.segment(number)
+        let [plain, packed] = [false, true].map(|is_packed| self.paths.segment_as(number, is_packed));
+        match [&plain, &packed].map(|path| path.symlink_metadata().is_ok()) {
+            [_, false] => plain,
+            [false, true] => packed,
+            [true, true] if self.likeness(number, &packed) > self.likeness(number, &plain) => packed,
+            [true, true] => plain,
+        }
+    }
+
+    /// The file of a segment that is not its own, if it has two: somebody else compressed or unpacked it there.
+    pub(crate) fn stray_path(&self, number: u64) -> Option<PathBuf> {
+        let is_packed = is_packed(&self.segment_path(number));
+        Some(self.paths.segment_as(number, !is_packed)).filter(|path| path.symlink_metadata().is_ok())
+    }
+
+    /// How much a file is like one of this segment: by its first chunk, as the name says compressed or not; without
+    /// such a chunk by the length.
+    fn likeness(&self, number: u64, path: &Path) -> (bool, bool) {
+        let Ok(file) = disk::open_regular(path, OpenOptions::new().read(true)) else { return (false, false) };
+        let mut bytes = [0; CHUNK_HEAD_LEN];
+        let head = file.read_exact_at(&mut bytes, 0).ok().and_then(|()| ChunkHead::parse(&bytes));
+        let is_own = head.is_some_and(|head| {
+            (head.store, head.segment, head.packing.is_some()) == (self.id, number, is_packed(path))
+        });
+        (is_own, file.metadata().is_ok_and(|about| about.len() == self.segment_len))
     }
 }
 

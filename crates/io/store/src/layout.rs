@@ -163,16 +163,6 @@ impl Paths {
         self.folder(SEGMENTS, |folders| &folders.segments)
     }
 
-    /// The file of a segment: the one that is there.
-    pub(crate) fn segment(&self, number: u64) -> PathBuf {
-        let plain = self.segment_as(number, false);
-        if plain.symlink_metadata().is_ok() {
-            return plain;
-        }
-        let packed = self.segment_as(number, true);
-        if packed.symlink_metadata().is_ok() { packed } else { plain }
-    }
-
     /// The file of a segment whose chunks are compressed, or are not.
     pub(crate) fn segment_as(&self, number: u64, is_packed: bool) -> PathBuf {
         let ending = if is_packed { PACKED } else { PLAIN };

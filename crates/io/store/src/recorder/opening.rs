@@ -240,6 +240,8 @@ fn begin_segment(
         let at = match u64::from(restored.contents.summary.chunks) {
             // Chunks are gone, and others may stand where the next one would: what is left stays.
             chunks if chunks < sealed => segment_len,
+            // Somebody may be writing to the other file, or take this one for it.
+            _ if segments.is_doubled(number) => segment_len,
             // A segment without an intact chunk was begun when power failed, and begins again.
             0 => 0,
             _ if !segments.is_alike(number) => segment_len,

@@ -12,6 +12,7 @@ mod room;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, OpenOptions};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -50,6 +51,8 @@ pub(super) struct Segments {
     whole: BTreeMap<u64, Option<Arc<[PackedPlace]>>>,
     /// Changes to files that the recorder does not know yet.
     changes: Changes,
+    /// Segments that have a second file, which goes with them.
+    doubled: Vec<u64>,
     /// Whether the chunks of new segments are compressed.
     is_packed: bool,
     /// The greatest times of packets of segments that were looked at.
@@ -98,13 +101,17 @@ impl Segments {
             packed: HashMap::new(),
             whole: BTreeMap::new(),
             changes: Changes::default(),
+            doubled: Vec::new(),
             is_packed: settings.compress.is_some(),
             lasts: HashMap::new(),
             is_direct: true,
         };
         segments.room = count_max as u64 * segments.segment_len();
         let all: Vec<u64> = segments.numbers.iter().copied().collect();
-        all.into_iter().for_each(|number| segments.weigh_old(number));
+        all.into_iter().for_each(|number| {
+            segments.weigh_old(number);
+            segments.note_stray(number);
+        });
         segments.spares = segments.find_spares()?;
         segments.reserve(settings)?;
         Ok(segments)
@@ -138,6 +145,18 @@ impl Segments {
         self.is_packed
     }
 
+    /// Learns of a second file of a segment.
+    fn note_stray(&mut self, number: u64) {
+        let Some(stray) = self.catalog.stray_path(number) else { return };
+        self.doubled.push(number);
+        self.changes.note_stray(number, &self.catalog.segment_path(number), &stray);
+    }
+
+    /// Whether a segment had a second file when the recording began: then it does not go on.
+    pub(super) fn is_doubled(&self, number: u64) -> bool {
+        self.doubled.contains(&number)
+    }
+
     /// Whether the chunks of this segment are as those of new ones: compressed, or not.
     pub(super) fn is_alike(&self, number: u64) -> bool {
         is_packed(&self.catalog.segment_path(number)) == self.is_packed
@@ -164,6 +183,10 @@ impl Segments {
         self.forget_index(number)?;
         if is_renamed {
             let own = self.catalog.paths.segment_as(number, self.is_packed);
+            if own.symlink_metadata().is_ok() {
+                // Somebody put it there since the segments were read.
+                return Err(Error::file("rename a segment to", &own)(ErrorKind::AlreadyExists.into()));
+            }
             fs::rename(&path, &own).map_err(Error::file("rename", &path))?;
             path = own;
         }
@@ -360,9 +383,15 @@ impl Segments {
         remove(&self.catalog.paths.index(number))
     }
 
-    /// Removes the index of a segment that goes, and the roll-up if it was the last of it.
+    /// Removes the index of a segment that goes, a second file that was reported, and the roll-up if it was the last of
+    /// it.
     fn forget(&self, number: u64) -> Result<(), Error> {
         self.forget_index(number)?;
+        if self.is_doubled(number)
+            && let Some(stray) = self.catalog.stray_path(number)
+        {
+            remove(&stray)?;
+        }
         let roll_up = rollup::roll_up_of(number);
         let is_needed =
             self.numbers.iter().any(|other| *other != number && rollup::roll_up_of(*other) == roll_up);

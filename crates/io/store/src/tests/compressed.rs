@@ -112,6 +112,91 @@ fn compression_may_change_between_recordings() {
     assert_eq!(segments.iter().map(is_less).collect::<Vec<_>>(), [false, true, false, false]);
 }
 
+/// Unpacks a segment, or compresses it, beside it, as zstd(1) does without another name.
+fn make_stray(root: &Path, number: u64) -> std::path::PathBuf {
+    let plain = root.join(format!("seg/{number:08}.pcapng"));
+    let frames = plain.with_extension("pcapng.zst");
+    if frames.exists() {
+        let unpacked = zstd::decode_all(fs::File::open(&frames).unwrap()).unwrap();
+        fs::write(&plain, unpacked).unwrap();
+        return plain;
+    }
+    fs::write(&frames, zstd::encode_all(fs::File::open(&plain).unwrap(), 1).unwrap()).unwrap();
+    frames
+}
+
+#[test]
+fn of_two_files_of_a_segment_its_own_counts() {
+    let kinds = [None, Some(1)];
+    for (before, after) in kinds.into_iter().flat_map(|one| kinds.map(|other| (one, other))) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let settings = |compress| RecorderSettings { compress, size: 64 << 20, ..SETTINGS };
+        record_range(root, &settings(before), 0..900, 30);
+        let stray = make_stray(root, 1);
+        let held = fs::read(&stray).unwrap();
+        let context = format!("{before:?} {after:?}");
+        assert_eq!(found(&mut search(root, Window::ALL)), (0..900).collect::<Vec<_>>(), "{context}");
+        assert_eq!(findings(root), Vec::new(), "{context}");
+        // The recorder leaves both files as they are, and says so.
+        let mut recorder = Recorder::open(root, settings(after), &ethernet(), at(0)).unwrap();
+        let news = recorder.news();
+        let names = ["00000001.pcapng is", "00000001.pcapng.zst is"];
+        let is_said =
+            |line: &String| line.contains("two files") && names.iter().all(|name| line.contains(name));
+        assert!(news.iter().any(is_said), "{context}: {news:?}");
+        record(&mut recorder, &[numbered(900, 500)], at(0));
+        recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+        drop(recorder);
+        let catalog = Catalog::open(root).unwrap();
+        assert_eq!((catalog.numbers().unwrap(), fs::read(&stray).unwrap() == held), (vec![1, 2], true));
+        fs::remove_file(root.join("seg/00000001.tix")).unwrap();
+        assert_eq!(repair(&catalog, &mut |_, _| true).unwrap().damaged, 0, "{context}");
+        assert_eq!(found(&mut search(root, Window::ALL)), (0..=900).collect::<Vec<_>>(), "{context}");
+        assert_eq!(findings(root), Vec::new(), "{context}");
+        assert_eq!(catalog.segments().unwrap()[0].packed_len.is_some(), before.is_some());
+    }
+}
+
+#[test]
+fn a_second_file_goes_with_its_segment() {
+    for compress in [None, Some(1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let settings = RecorderSettings { compress, ..SETTINGS };
+        record_range(root, &settings, 0..900, 30);
+        let stray = make_stray(root, 1);
+        let mut recorder = Recorder::open(root, settings, &ethernet(), at(0)).unwrap();
+        assert!(stray.exists());
+        let mut end = 900;
+        while recorder.totals().recycled == 0 {
+            let packets: Vec<_> = (end..end + 1000).map(|number| noise(number, 1000)).collect();
+            record(&mut recorder, &packets, at(0));
+            recorder.tick(NO_LOSSES, &[], &ethernet(), at(2)).unwrap();
+            end += 1000;
+        }
+        recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+        let numbers = Catalog::open(root).unwrap().numbers().unwrap();
+        assert!(!stray.exists() && !numbers.contains(&1), "{numbers:?}");
+        let left = found(&mut search(root, Window::ALL));
+        assert!(left == (left[0]..end).collect::<Vec<_>>());
+        assert_eq!(findings(root), Vec::new());
+    }
+}
+
+/// A segment without a chunk, beside the file that zstd(1) makes of it, which is empty.
+#[test]
+fn a_begun_segment_does_not_take_a_second_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    drop(Recorder::open(root, packed(), &ethernet(), at(0)).unwrap());
+    let stray = make_stray(root, 1);
+    record_range(root, &SETTINGS, 0..100, 30);
+    assert_eq!(fs::metadata(&stray).unwrap().len(), 0);
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..100).collect::<Vec<_>>());
+    assert_eq!(findings(root), Vec::new());
+}
+
 #[test]
 fn room_on_the_disk_is_what_counts() {
     let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ use super::super::writing::note_deletion;
 use super::Segments;
 use crate::error::Error;
 use crate::files;
-use crate::layout::{NUMBER_MAX, is_packed};
+use crate::layout::{NUMBER_MAX, is_packed, named};
 use crate::packed::{self, PackedPlace};
 
 /// Files with the room of a segment that there are, without the current segment, when a compressed segment is sealed
@@ -42,11 +42,21 @@ pub(in super::super) struct Changes {
     /// The number of those that an earlier recording, or a copy of the store, left with their whole room, and the
     /// bytes that these gave back.
     left: (u64, u64),
-    /// Segments that could give nothing back, and the reason.
+    /// Segments that could give nothing back, with the reason, and segments with two files.
     refused: Vec<String>,
 }
 
 impl Changes {
+    /// Notes that a segment has two files.
+    pub(super) fn note_stray(&mut self, number: u64, own: &Path, stray: &Path) {
+        let [own, stray] = [own, stray].map(named);
+        self.refused.push(format!(
+            "segment {number} has two files: {} is used; {} is not, and goes when the segment does: move it away to keep it",
+            own.display(),
+            stray.display()
+        ));
+    }
+
     /// Counts and reports the changes.
     pub(in super::super) fn tell(self, progress: &Progress) {
         let segments = |count: u64| if count == 1 { "segment" } else { "segments" };
