@@ -108,6 +108,20 @@ pub enum Error {
         /// Bytes that deleting segments would make free.
         deletable: u64,
     },
+    /// The disk is full, and segments that were deleted made no room: no more are deleted until some is free.
+    #[error(
+        "{}: the disk is full: a segment takes {wanted} bytes and {free} are free; segments that were deleted made no \
+         room, as another program took or keeps it, so no more are deleted: make room on the disk",
+        path.display()
+    )]
+    Outrun {
+        /// The directory.
+        path: PathBuf,
+        /// Bytes of a segment.
+        wanted: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
     /// The number of the newest segment is so high that no recording can count on from it.
     #[error(
         "{}: no segment can follow one of this number; if it is not of this store, move it away",

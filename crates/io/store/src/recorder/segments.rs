@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tapline_sys::disk;
 
@@ -29,6 +29,7 @@ use crate::index::rollup;
 use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, is_packed, named, remove, sync_directory};
 use crate::packed::PackedPlace;
 use crate::walk::Walk;
+use room::Outrun;
 pub(super) use room::{Changes, check_room, count_max};
 
 /// Segments that exist, and files that wait to become one.
@@ -51,6 +52,8 @@ pub(super) struct Segments {
     whole: BTreeMap<u64, Option<Arc<[PackedPlace]>>>,
     /// Changes to files that the recorder does not know yet.
     changes: Changes,
+    /// Deletions that made no room, as its copies know them too.
+    outrun: Arc<Mutex<Outrun>>,
     /// Segments that have a second file, which goes with them.
     doubled: Vec<u64>,
     /// Whether the chunks of new segments are compressed.
@@ -102,6 +105,7 @@ impl Segments {
             whole: BTreeMap::new(),
             changes: Changes::default(),
             doubled: Vec::new(),
+            outrun: Arc::default(),
             is_packed: settings.compress.is_some(),
             lasts: HashMap::new(),
             is_direct: true,

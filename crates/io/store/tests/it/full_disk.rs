@@ -99,6 +99,45 @@ fn a_compressed_recording_goes_on_on_a_full_disk() {
     assert_eq!(verify(&Catalog::open(&store).unwrap(), &mut |_, _| true).unwrap().findings, Vec::new());
 }
 
+/// Records a batch each 100 ms of the recorder's clock, so that it tries again where it found no room.
+fn record_on(recorder: &mut Recorder, numbers: std::ops::Range<u64>) {
+    for first in numbers.step_by(100) {
+        super::packets::record(recorder, first..first + 100, at_ms(0), at_ms(first as i64));
+    }
+}
+
+/// Links to the files of segments keep their room, as another program does that takes it at once.
+#[test]
+fn deletions_that_make_no_room_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "deletions_that_make_no_room_end";
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 40 << 10, test) else { return };
+    let (store, links) = (disk.0.join("store"), disk.0.join("links"));
+    record(&store, Some(1), 0..100_000);
+    fill_up(&disk);
+    let mut recorder = open(&store, Some(1)).unwrap();
+    fs::create_dir(&links).unwrap();
+    let link = |number: u64| {
+        let name = format!("{number:08}.pcapng.zst");
+        fs::hard_link(store.join("seg").join(&name), links.join(&name)).unwrap();
+    };
+    let numbers = Catalog::open(&store).unwrap().numbers().unwrap();
+    numbers.iter().copied().for_each(link);
+    record_on(&mut recorder, 100_000..200_000);
+    let totals = recorder.totals();
+    // For each segment one by the thread that prepares a file and one by the thread that writes.
+    let (few, many) = (2 * totals.segments, numbers.len() as u64);
+    assert!(totals.lost > 0 && (1..=few).contains(&totals.recycled) && few < many / 2, "{totals:?} {many}");
+    fs::remove_dir_all(&links).unwrap();
+    record_on(&mut recorder, 200_000..300_000);
+    recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
+    let news = recorder.news();
+    assert!(news.iter().any(|line| line.contains("made no room")), "{news:?}");
+    assert!(news.iter().any(|line| line.contains("the recording continues")), "{news:?}");
+    assert_eq!(all(&store).last(), Some(&299_999), "{news:?}");
+    assert_eq!(verify(&Catalog::open(&store).unwrap(), &mut |_, _| true).unwrap().findings, Vec::new());
+}
+
 #[test]
 fn a_full_disk_is_not_one_without_holes() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use tapline_sys::disk;
 
@@ -45,6 +45,20 @@ pub(in super::super) struct Changes {
     /// Segments that could give nothing back, with the reason, and segments with two files.
     refused: Vec<String>,
 }
+
+/// Deletions on a full disk whose room another program took, or keeps.
+#[derive(Default)]
+pub(super) struct Outrun {
+    /// Number of calls that ended with one, without a new segment since.
+    times: u32,
+    /// The least number of free bytes since the last, with those that the recorder keeps.
+    least: u64,
+    /// Bytes of the segments that were deleted then: once so many more are free, others may go.
+    wanted: u64,
+}
+
+/// One deletion may be misread, as while the room for indexes is given and renewed; so many are not.
+const OUTRUN_MAX: u32 = 2;
 
 impl Changes {
     /// Notes that a segment has two files.
@@ -135,21 +149,27 @@ impl Segments {
     /// one does not have the room of a segment: then as many go as make that room. None goes if all together cannot.
     pub(super) fn make_room(&mut self) -> Result<(), Error> {
         let len = self.segment_len();
-        // Bytes of segments that were deleted because the disk is full.
-        let mut freed = 0;
+        // Bytes of segments that were deleted because the disk is full, and those that were free before.
+        let (mut freed, mut before) = (0, 0);
         loop {
             let mut full = None;
             if self.used() + len <= self.room {
                 match self.make_spare() {
                     Err(error) if error.is_full() => full = Some(error),
-                    made => return made,
+                    made => {
+                        self.outrun.lock().unwrap_or_else(PoisonError::into_inner).times = 0;
+                        return made;
+                    }
                 }
             }
             if self.give_room_back() {
                 continue;
             }
             let is_full = full.is_some();
-            full.map_or(Ok(()), |error| self.check_crowd(freed, error))?;
+            full.map_or(Ok(()), |error| self.check_crowd((freed, before), error))?;
+            if freed == 0 {
+                before = self.free().saturating_add(self.kept());
+            }
             let oldest = self.oldest_free()?;
             let weight = self.weight(oldest);
             let spare = self.retire(oldest, "recycled")?;
@@ -166,11 +186,24 @@ impl Segments {
         }
     }
 
+    /// Bytes that are free on the disk.
+    fn free(&self) -> u64 {
+        disk::space(self.catalog.root()).map_or(0, |space| space.free)
+    }
+
+    /// Bytes that the recorder keeps for indexes and the log. It may take them again while segments are deleted.
+    fn kept(&self) -> u64 {
+        let files = [self.catalog.paths.reserve(), self.catalog.paths.log()];
+        files.iter().map(|path| fs::symlink_metadata(path).map_or(0, |about| disk::room_of(&about))).sum()
+    }
+
     /// Checks, on a disk that is full, that deleting segments can make the room of one; `freed` bytes of them were
-    /// deleted for it. Where others take it at once, or the disk does not give it, no more segments go.
-    fn check_crowd(&self, freed: u64, full: Error) -> Result<(), Error> {
+    /// deleted for it, and `before` bytes were free. Where others take it at once, or the disk does not give it, no more
+    /// segments go.
+    fn check_crowd(&self, (freed, before): (u64, u64), full: Error) -> Result<(), Error> {
         let wanted = self.segment_len();
-        let space = disk::space(self.catalog.root()).map_or(0, |space| space.free);
+        let space = self.free();
+        self.check_outrun((freed, before), space)?;
         // Under a quota the disk has room that this process does not get.
         let free = if space < wanted { space } else { freed };
         let holds = self.catalog.holds()?;
@@ -184,6 +217,28 @@ impl Segments {
             return Ok(());
         }
         Err(Error::Crowded { path: self.catalog.root().to_owned(), wanted, free, deletable })
+    }
+
+    /// Checks that the room of deleted segments is free, or that some became free since the last deletions whose room
+    /// was not.
+    fn check_outrun(&self, (freed, before): (u64, u64), free: u64) -> Result<(), Error> {
+        let wanted = self.segment_len();
+        // Under a quota the free room of the disk says nothing.
+        if free >= wanted {
+            return Ok(());
+        }
+        let had = free.saturating_add(self.kept());
+        let mut outrun = self.outrun.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_gone = freed > 0 && had.saturating_sub(before) < freed / 4 * 3;
+        if is_gone {
+            *outrun = Outrun { times: outrun.times + 1, least: had, wanted: freed };
+        }
+        outrun.least = outrun.least.min(had);
+        let is_unchanged = had < outrun.least.saturating_add(outrun.wanted);
+        if is_gone || outrun.times >= OUTRUN_MAX && is_unchanged {
+            return Err(Error::Outrun { path: self.catalog.root().to_owned(), wanted, free });
+        }
+        Ok(())
     }
 
     /// Has the oldest compressed segment of those with their whole room give back the rest. `false` if there is none.
