@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -162,6 +163,16 @@ impl Plan {
             *known = history(&self.catalog.paths);
         }
         known.deleted.contains(&number)
+    }
+
+    /// The number of these segments that a recorder has deleted, by the log.
+    pub(super) fn deleted_within(&self, numbers: Range<u64>) -> u64 {
+        if numbers.is_empty() {
+            return 0;
+        }
+        let mut known = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = history(&self.catalog.paths);
+        known.deleted.range(numbers).count() as u64
     }
 
     /// Contents of a segment when it was sealed, by the log; `None` if it had no packets of the window.

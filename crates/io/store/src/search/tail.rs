@@ -24,6 +24,8 @@ pub(super) struct Tail {
     end: u64,
     /// Number of that chunk; 0 for none yet.
     last: u64,
+    /// The number of the last chunk that was taken before a recorder deleted the next ones; 0 if it deleted none.
+    gone_behind: u64,
 }
 
 /// A chunk at the end of a recording that goes on.
@@ -56,8 +58,21 @@ impl Plan {
                 all.extend(self.since(tail, next.is_some(), account));
             }
             let Some(number) = next else { return all };
+            let gone_behind = if tail.number > 0 { self.count_gone(tail, number, account) } else { 0 };
             account.segments += 1;
-            *tail = Tail::of(Some(number));
+            *tail = Tail { gone_behind, ..Tail::of(Some(number)) };
+        }
+    }
+
+    /// Counts segments that a recorder deleted before this follower came to them. Returns the number of the last chunk
+    /// that was taken if the next ones are gone with them, or with the segment that was followed.
+    fn count_gone(&self, tail: &Tail, next: u64, account: &mut SearchAccount) -> u64 {
+        let gone = self.deleted_within(tail.number + 1..next);
+        account.segments += gone;
+        account.segments_gone += gone;
+        match gone > 0 || self.is_deleted(tail.number) {
+            true if tail.last > 0 => tail.last,
+            _ => tail.gone_behind,
         }
     }
 
@@ -103,7 +118,11 @@ impl Plan {
                 break;
             }
             (tail.end, tail.last) = (offset + u64::from(head.len), head.number);
-            account.chunks += 1;
+            // Numbers have no gaps: those between were gone before they were looked at.
+            let behind = std::mem::take(&mut tail.gone_behind);
+            let gone = if behind > 0 { head.number.saturating_sub(behind + 1) } else { 0 };
+            account.chunks += gone + 1;
+            account.chunks_gone += gone;
             match self.window.overlaps(head.first, head.last) {
                 true => places.push((span, head.first)),
                 false => account.chunks_by_time += 1,

@@ -258,6 +258,46 @@ fn a_segment_that_is_renamed_is_followed() {
 }
 
 #[test]
+fn a_follower_counts_what_was_recycled() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let mut recorder = recorded(root, SETTINGS, 0..100);
+    recorder.tick(Losses::default(), &[], &ethernet(), at(2)).unwrap();
+    let mut followed = search(root, Window::ALL);
+    followed.follow();
+    let mut search = parallel(followed, 2);
+    search.resume();
+    let mut found = Vec::new();
+    while found.len() < 100 {
+        match search.next(WAIT) {
+            Next::Found(more) => found.extend(more),
+            other => panic!("{other:?}"),
+        }
+    }
+    // Some dozen segments of which four stay, while the follower does not look.
+    for from in (100..40_100).step_by(1_000) {
+        let packets: Vec<_> = (from..from + 1_000).map(|number| numbered(number, 1_400)).collect();
+        record(&mut recorder, &packets, at(0));
+    }
+    recorder.finish(&[], Losses::default(), at(9)).unwrap();
+    while found.last() != Some(&40_099) {
+        match search.next(WAIT) {
+            Next::Found(more) => found.extend(more),
+            other => panic!("{other:?} after {} packets", found.len()),
+        }
+    }
+    while !search.is_waiting() {
+        assert_eq!(search.next(Duration::from_millis(1)), Next::Idle);
+    }
+    let account = search.account();
+    let numbers = Catalog::open(root).unwrap().numbers().unwrap();
+    assert!(found.len() < 30_000 && account.is_balanced(), "{account:?}");
+    assert_eq!(Some(&account.segments), numbers.last());
+    let between = numbers[0] - 2;
+    assert!(account.segments_gone == between && account.chunks_gone > 0, "{numbers:?} {account:?}");
+}
+
+#[test]
 fn a_chunk_written_after_a_later_one_is_followed() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
