@@ -4,7 +4,7 @@
 //! kernel: kfree_skb(packet, place, reason) --program--> record --ring--> packet with a comment and a label
 //! packet  := IPv4 or IPv6 (link type RAW), options (opt_comment)
 //!
-//! seen (by the program) = refused (no IP header) + no room + unread + delivered
+//! seen (by the program) = refused (no IP header, or not filled) + no room + unread + delivered
 //! ```
 //!
 //! Offsets of the packet's structure come from the kernel's type information.
@@ -22,7 +22,7 @@ use tapline_sys::bpf::{MissedRuns, RecordRing, SharedArray, TracepointLink, kern
 use tapline_sys::{NetNs, Poller, Wakeup, clock};
 
 use program::{
-    BYTES, COUNTERS_LEN, HEAD_LEN, NAME, NO_ROOM, NOT_IP, Offsets, PROTOCOLS, SEEN, UNKNOWN, refusal,
+    BYTES, COUNTERS_LEN, HEAD_LEN, NAME, NO_ROOM, Offsets, PROTOCOLS, REFUSED, SEEN, UNKNOWN, refusal,
 };
 
 /// Bytes of the ring: some 14,000 records.
@@ -336,9 +336,9 @@ impl Source for DroppedPackets {
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
         // The program counts a packet as seen first: read last, that count has all packets of the others.
-        let [dropped, not_ip, hidden, seen] =
-            [NO_ROOM, NOT_IP, UNKNOWN, SEEN].map(|word| self.counters.word(0, word));
-        let refused = not_ip.saturating_add(self.headless);
+        let [dropped, unfit, hidden, seen] =
+            [NO_ROOM, REFUSED, UNKNOWN, SEEN].map(|word| self.counters.word(0, word));
+        let refused = unfit.saturating_add(self.headless);
         let received = seen.saturating_sub(refused);
         let unread = received.saturating_sub(dropped + self.delivered);
         let ring = RingAccount { received, dropped, unread, ..RingAccount::default() };

@@ -235,6 +235,21 @@ fn take_queue(settings: &mut af_packet::AfPacketSettings) -> Result<()> {
     }
 }
 
+/// Checks an interface whose packets others may read by rules of access.
+///
+/// # Errors
+/// The packets are those that the kernel drops: rules of access cannot cover what their bytes may be.
+pub(crate) fn check_shared(name: &str) -> Result<()> {
+    const NAME: &str = DroppedPackets::NAME;
+    if name.starts_with(NAME) {
+        bail!(
+            "{NAME} has no other readers, whatever the rules say: packets that the kernel drops may have bytes of its memory that were \
+             never in a packet; as root use tapline capture -i {NAME} or tapline record -i {NAME}"
+        );
+    }
+    Ok(())
+}
+
 /// Opens the packets that the kernel drops.
 fn open_drops(settings: &af_packet::AfPacketSettings) -> Result<Live> {
     let wanted = drop_settings(settings)?;

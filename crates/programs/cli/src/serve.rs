@@ -64,7 +64,8 @@ pub(crate) struct ServeArgs {
     /// Rules file: captures, and the rights of their readers.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all", "view"])]
     config: Option<PathBuf>,
-    /// Capture on this interface, or on these (a,b), as one capture. The prefix xdp: captures by AF_XDP.
+    /// Capture on this interface, or on these (a,b), as one capture. The prefix xdp: captures by AF_XDP. drops: is an
+    /// error: it has no other readers (docs/account.md).
     #[arg(short, long, value_name = "IFACE")]
     interface: Vec<String>,
     /// Serve the packets of this file instead. Reading starts when the first reader attaches, and keeps the pace of the
@@ -291,6 +292,7 @@ fn open(rule: &CaptureRule, compiled: &Arc<OnceLock<CompiledFilter>>) -> Result<
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }
     let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
+    names.iter().try_for_each(|name| live::check_shared(name))?;
     let way = live::CaptureBackend::of(names.iter().copied())?;
     let taken = way.clone();
     let text = rule.filter.clone();

@@ -4,19 +4,22 @@
 //! kfree_skb(packet, place, reason, receiver)        receiver: the socket that did not take it, since Linux 6.11
 //! namespace := of the receiver | of the packet's device | of the socket that sent it     the first that there is
 //! unknown: unknown += 1       another: nothing       ours: seen += 1, and then
-//!   neither IPv4 nor IPv6: not_ip += 1       no room in the ring: no_room += 1       else: a record
+//!   neither IPv4 nor IPv6, or not filled: refused += 1       no room in the ring: no_room += 1       else: a record
 //! record   := time:u64 reason:u32 len:u32 if_index:u32 protocol:u16 network:u16 tail:u32 0:u32 head:u64 data:u64
 //!             bytes of the packet from its network header on, BYTES at most
-//! counters := seen:u64 no_room:u64 not_ip:u64 unknown:u64
+//! counters := seen:u64 no_room:u64 refused:u64 unknown:u64
 //! ```
 //!
 //! The fields of a packet are not always what their names say: a queue of a socket uses the place of the device for
 //! numbers and addresses of its own. An address is therefore never followed but by the helper that reads zeros where
 //! there is no memory, and a packet whose namespace is not ours for certain stays in the kernel.
+//!
+//! Nor is a packet's buffer always filled. A socket makes room for the whole packet, and then copies; if that fails, or
+//! the socket closes before the headers are written, the kernel drops what was in the memory before.
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_bpf::ebpf::code::{ADD, DOUBLE, HALF, JEQ, JLE, JNE, MOV, SUB, WORD};
+use tapline_bpf::ebpf::code::{ADD, DOUBLE, HALF, JEQ, JGT, JLE, JNE, MOV, SUB, WORD};
 use tapline_bpf::ebpf::{
     Assembler, CONTEXT as R6, FRAME, Insn, Label, R0, R1, R2, R3, R7, R8, R9, Register, helper,
 };
@@ -35,8 +38,8 @@ pub(super) const HEAD_LEN: u32 = 48;
 pub(super) const SEEN: usize = 0;
 /// Packets among them for which the ring had no room.
 pub(super) const NO_ROOM: usize = 1;
-/// Packets among them that are neither IPv4 nor IPv6.
-pub(super) const NOT_IP: usize = 2;
+/// Packets among them that are neither IPv4 nor IPv6, or that are not filled.
+pub(super) const REFUSED: usize = 2;
 /// Packets whose namespace is unknown.
 pub(super) const UNKNOWN: usize = 3;
 /// Bytes of the counters.
@@ -55,7 +58,10 @@ const IP: Label = Label(1);
 const ROOM: Label = Label(2);
 const FITS: Label = Label(3);
 const END: Label = Label(4);
-const SOURCES: u32 = 5;
+const PLACED: Label = Label(5);
+const UNFIT: Label = Label(6);
+const FILLED: Label = Label(7);
+const SOURCES: u32 = 8;
 
 /// Offsets in the kernel's structures.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +75,9 @@ pub(super) struct Offsets {
     data: i32,
     device: i32,
     socket: i32,
+    link_header: i32,
+    transport: i32,
+    route: i32,
     /// The namespace in a device.
     net_of_device: i32,
     /// The namespace in a socket.
@@ -93,6 +102,9 @@ impl Offsets {
             ("sk_buff", "data"),
             ("sk_buff", "dev"),
             ("sk_buff", "sk"),
+            ("sk_buff", "mac_header"),
+            ("sk_buff", "transport_header"),
+            ("sk_buff", "_skb_refdst"),
             ("net_device", "nd_net"),
             ("sock_common", "skc_net"),
             ("net", "ns"),
@@ -111,7 +123,7 @@ impl Offsets {
         })
     }
 
-    fn new(found: [Option<u32>; 13]) -> Option<Offsets> {
+    fn new(found: [Option<u32>; 16]) -> Option<Offsets> {
         let at = |index: usize| i32::try_from(found[index]?).ok();
         Some(Offsets {
             len: at(0)?,
@@ -123,9 +135,12 @@ impl Offsets {
             data: at(6)?,
             device: at(7)?,
             socket: at(8)?,
-            net_of_device: at(9)?,
-            net_of_socket: at(10)?,
-            number: at(11)?.checked_add(at(12)?)?,
+            link_header: at(9)?,
+            transport: at(10)?,
+            route: at(11)?,
+            net_of_device: at(12)?,
+            net_of_socket: at(13)?,
+            number: at(14)?.checked_add(at(15)?)?,
         })
     }
 }
@@ -189,9 +204,13 @@ fn program(maps: [i32; 2], offsets: &Offsets, namespace: u32, has_receiver: bool
     for protocol in PROTOCOLS {
         code.jump(Insn::jump_immediate(JEQ, true, R1, i32::from(protocol.to_be())), IP);
     }
-    count(&mut code, counters, NOT_IP);
-    code.jump(Insn::GOTO, END);
+    code.jump(Insn::GOTO, UNFIT);
     code.label(IP);
+    check_filled(&mut code, offsets);
+    code.label(UNFIT);
+    count(&mut code, counters, REFUSED);
+    code.jump(Insn::GOTO, END);
+    code.label(FILLED);
     add(&mut code, Insn::set_map(R1, ring));
     add(&mut code, [Insn::set(R2, HEAD_LEN + BYTES), Insn::set(R3, 0), Insn::call(helper::RINGBUF_RESERVE)]);
     code.jump(Insn::jump_immediate(JNE, true, R0, 0), ROOM);
@@ -226,6 +245,39 @@ fn find_namespace(code: &mut Assembler, offsets: &Offsets, has_receiver: bool) {
         code.jump(Insn::jump_immediate(JNE, true, R1, 0), KNOWN);
         code.label(next);
     }
+}
+
+/// Goes to [`FILLED`] if the packet's bytes were written from its network header on, and on or to [`UNFIT`] otherwise.
+/// Changes r8 and r9.
+///
+/// The network header is set if it is behind the link's, or where the packet begins. A packet that neither came from a
+/// device nor has one to go to is filled once it has a route (IPv6 writes headers before that) and a transport header
+/// of its own (a raw socket with the header in its data sets that once all is copied).
+fn check_filled(code: &mut Assembler, offsets: &Offsets) {
+    read_field(code, R6, offsets.network, 2);
+    code.push(Insn::load(HALF, R8, FRAME, SLOT));
+    code.jump(Insn::jump_immediate(JEQ, true, R8, 0), UNFIT);
+    read_field(code, R6, offsets.data, 8);
+    code.push(Insn::load(DOUBLE, R9, FRAME, SLOT));
+    read_field(code, R6, offsets.head, 8);
+    add(code, [Insn::load(DOUBLE, R1, FRAME, SLOT), Insn::alu_register(SUB, true, R9, R1)]);
+    code.jump(Insn::jump_register(JLE, true, R9, R8), PLACED);
+    // Without a link header this is greater than any place.
+    read_field(code, R6, offsets.link_header, 2);
+    code.push(Insn::load(HALF, R1, FRAME, SLOT));
+    code.jump(Insn::jump_register(JGT, true, R1, R8), UNFIT);
+    code.label(PLACED);
+    for (offset, len, size) in [(offsets.device, 8, DOUBLE), (offsets.if_index, 4, WORD)] {
+        read_field(code, R6, offset, len);
+        code.push(Insn::load(size, R1, FRAME, SLOT));
+        code.jump(Insn::jump_immediate(JNE, true, R1, 0), FILLED);
+    }
+    read_field(code, R6, offsets.transport, 2);
+    code.push(Insn::load(HALF, R1, FRAME, SLOT));
+    code.jump(Insn::jump_register(JEQ, true, R1, R8), UNFIT);
+    read_field(code, R6, offsets.route, 8);
+    code.push(Insn::load(DOUBLE, R1, FRAME, SLOT));
+    code.jump(Insn::jump_immediate(JNE, true, R1, 0), FILLED);
 }
 
 /// Fills the record at r0 and hands it over.
@@ -290,6 +342,16 @@ mod tests {
             let words = refusal(&error, &error);
             assert!(words.contains(remedy) && words.contains("bpf(BPF_PROG_LOAD)"), "{words}");
         }
-        assert!(Offsets::new([Some(u32::MAX); 13]).is_none(), "no offset of a structure");
+        assert!(Offsets::new([Some(u32::MAX); 16]).is_none(), "no offset of a structure");
+    }
+
+    #[test]
+    fn every_offset_is_needed() {
+        assert!(Offsets::new([Some(8); 16]).is_some());
+        for absent in 0..16 {
+            let mut found = [Some(8); 16];
+            found[absent] = None;
+            assert!(Offsets::new(found).is_none(), "{absent}");
+        }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct CaptureArgs {
     /// prefix xdp: captures by AF_XDP, which takes the packets away from the host instead of copying them
     /// (docs/afxdp.md). xdp?: uses AF_XDP if possible, otherwise AF_PACKET. xdp:eth0@3 captures only receive queue 3.
     /// drops: captures the packets that the kernel drops in the network namespace, each with the reason
-    /// (docs/account.md).
+    /// (docs/account.md); tapline serve does not share these.
     /// tap:NAME reads a capture of tapline serve, tap:NAME/GROUP reads a share of it. kafka://HOST/TOPIC reads the
     /// packets of a topic (only in builds with the feature kafka; docs/export.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]

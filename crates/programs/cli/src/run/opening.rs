@@ -261,6 +261,14 @@ fn device(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource
             false => compiler.compile(&text, interface),
         }) as af_packet::CompileFilter
     });
+    let is_ours = |source: &&PlanNode| std::ptr::eq(*source, node);
+    let is_published = |index: &usize| {
+        plan.nodes[*index].class.name == PUBLISH.name
+            && sending::sources_before(plan, *index).iter().any(is_ours)
+    };
+    if (0..plan.nodes.len()).any(|index| is_published(&index)) {
+        live::check_shared(name)?;
+    }
     let sends = sending::follows(plan, node);
     let mut capture = AfPacketSettings {
         netns: settings.netns.clone(),

@@ -72,7 +72,7 @@ fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
 }
 
 /// The sources from which packets come to a node.
-fn sources_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
+pub(super) fn sources_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
     let mut reaches = vec![false; plan.nodes.len()];
     reaches[index] = true;
     // Each node stands before those that it leads to.

@@ -343,3 +343,26 @@ fn drops_list_their_types() {
     assert!(text.contains("time stamp types of drops: (use option -j):\n  host ("), "{text}");
     assert!(!text.contains("adapter"), "{text}");
 }
+
+/// Captures for others and published places, with any rules; no right is needed to be refused.
+#[test]
+fn drops_have_no_other_readers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rules, socket) = (folder.path().join("serve.toml"), folder.path().join("socket"));
+    let remedy = ["as root use tapline capture -i drops: or tapline record -i drops:"];
+    for more in ["", "view = true\n", "filter = \"udp\"\n[[access]]\neverybody = true\n"] {
+        let capture = format!("[[capture]]\nname = \"d\"\ninterfaces = [\"drops:\"]\n{more}");
+        fs::write(&rules, format!("socket = {socket:?}\n{capture}")).unwrap();
+        run(["serve", "--config", text(&rules)]).failed_saying(&remedy);
+    }
+    run(["serve", "-i", "drops:", "--socket", text(&socket)]).failed_saying(&remedy);
+    let place = format!("publish(d, socket={socket:?}, everybody=yes)");
+    for graph in [
+        format!("device(\"drops:\") -> {place}"),
+        format!("device(\"drops:\") -> filter(\"udp\") -> sample(1/2) -> {place}"),
+        format!("m :: merge; device(\"drops:\") -> m; device(lo) -> m; m -> {place}"),
+    ] {
+        run(["run", "-e", &graph]).failed_saying(&remedy);
+    }
+    assert!(!socket.exists());
+}

@@ -1,4 +1,4 @@
-//! Packets that the kernel drops, with its reasons: all of a namespace, and none of another.
+//! Packets that the kernel drops, with its reasons: all of a namespace, and none of another; no byte of other memory.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
 /// Whether this kernel hands over drops, and namespaces can be made.
-pub(crate) fn drops_or_skip(test: &str) -> bool {
+fn drops_or_skip(test: &str) -> bool {
     let can = probe(ProgramKind::RawTracepoint).map_err(|error| error.to_string());
     let has_types = || kernel_offsets([("sk_buff", "len")]).map_err(|error| error.to_string());
     if let Err(why) = can.and_then(|()| has_types()) {
@@ -148,6 +148,81 @@ fn a_stop_leaves_no_drop_in_the_ring() {
     let interface = account.interface("drops");
     assert_eq!((account.ring("received"), account.ring("unread")), (50, 0), "{interface}");
     assert_eq!(interface["kernel_filtered"], 6300, "{interface}");
+}
+
+/// Has the kernel drop packets whose memory it never wrote: raw sockets whose data ends in an unmapped page behind the
+/// header, of IPv4 and of IPv6, and UDP sockets that close before their packet has its headers. The memory of the
+/// latter has those of packets before. Then packets that the firewall drops, of both versions.
+const UNFILLED: &str = "
+import ctypes, socket, struct
+with open('/proc/sys/net/ipv6/conf/lo/disable_ipv6', 'w') as switch:
+    switch.write('0')
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+libc.sendto.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p, ctypes.c_int]
+end = libc.mmap(None, 8192, 3, 0x22, -1, 0) + 4096
+libc.munmap(end, 4096)
+four, six = bytes([127, 0, 0, 1]), bytes(15) + bytes([1])
+for family, header, address in [
+    (socket.AF_INET, struct.pack('!BBHHHBBH4s4s', 0x45, 0, 100, 7, 0, 64, 253, 0, four, four),
+     struct.pack('=HH4s8x', socket.AF_INET, 0, four)),
+    (socket.AF_INET6, struct.pack('!IHBB16s16s', 6 << 28, 60, 253, 64, six, six),
+     struct.pack('=HHI16sI', socket.AF_INET6, 0, 0, six, 0)),
+]:
+    raw = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    ctypes.memmove(end - len(header), header, len(header))
+    for _ in range(20):
+        sent = libc.sendto(raw.fileno(), end - len(header), 100, 0, address, len(address))
+        assert sent == -1 and ctypes.get_errno() == 14, (sent, ctypes.get_errno())
+receiver = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+receiver.bind(('::1', 7777))
+sender = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+for _ in range(20):
+    for _ in range(20):
+        sender.sendto(bytes(200), ('::1', 7777))
+        receiver.recv(300)
+    corked = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    corked.connect(('::1', 7777))
+    corked.send(bytes(200), 0x8000)
+    corked.close()
+for family, address in [(socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')]:
+    for _ in range(20):
+        try:
+            socket.socket(family, socket.SOCK_DGRAM).sendto(b'walled', (address, 9))
+            raise SystemExit('sent')
+        except PermissionError:
+            pass
+";
+
+#[test]
+fn drops_have_no_byte_of_other_memory() {
+    const TEST: &str = "drops_have_no_byte_of_other_memory";
+    let programs = ["python3", "iptables", "ip6tables"];
+    if !drops_or_skip(TEST) || !programs.iter().all(|name| program_or_skip(TEST, name)) {
+        return;
+    }
+    let namespace = namespace();
+    for wall in ["iptables", "ip6tables"] {
+        let rule = ["-A", "OUTPUT", "-p", "udp", "--dport", "9", "-j", "DROP"];
+        assert!(namespace.command(wall).args(rule).status().unwrap().success());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("drops.pcapng");
+    let live = Live::start(&namespace, 0, &["-i", "drops:", "-w", text(&file), "--json"]);
+    assert!(namespace.command("python3").args(["-c", UNFILLED]).status().unwrap().success());
+    let account = live.interrupt().succeeded().account();
+    let mut found = BTreeMap::new();
+    for packet in packets_of(&file) {
+        let version = packet.data[0] >> 4;
+        let protocol = packet.data[if version == 4 { 9 } else { 6 }];
+        if [17, 253].contains(&protocol) {
+            *found.entry((version, protocol)).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(found, BTreeMap::from([((4, 17), 20), ((6, 17), 20)]), "the firewall's");
+    assert!(account.interface("drops")["kernel_filtered"].as_u64() >= Some(60), "{}", account.value);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! `tapline serve`: each reader gets what its filter selects, or its loss counted; no reader costs another a packet;
 //! rules hold; hostile clients get nowhere.
 
-mod drops;
 mod places;
 mod programs;
 mod readers;
