@@ -366,7 +366,7 @@ impl Catalog {
         Some(self.paths.segment_as(number, !is_packed)).filter(|path| path.symlink_metadata().is_ok())
     }
 
-    /// How much a file is like one of this segment: by its first chunk, as the name says compressed or not; without
+    /// The likeness of a file to this segment, by a first chunk that is compressed or not as the name says; without
     /// such a chunk by the length.
     fn likeness(&self, number: u64, path: &Path) -> (bool, bool) {
         let Ok(file) = disk::open_regular(path, OpenOptions::new().read(true)) else { return (false, false) };

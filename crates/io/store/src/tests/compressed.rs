@@ -112,7 +112,7 @@ fn compression_may_change_between_recordings() {
     assert_eq!(segments.iter().map(is_less).collect::<Vec<_>>(), [false, true, false, false]);
 }
 
-/// Unpacks a segment, or compresses it, beside it, as zstd(1) does without another name.
+/// Unpacks a segment, or compresses it, into its folder, as zstd(1) does without another name.
 fn make_stray(root: &Path, number: u64) -> std::path::PathBuf {
     let plain = root.join(format!("seg/{number:08}.pcapng"));
     let frames = plain.with_extension("pcapng.zst");
@@ -184,7 +184,7 @@ fn a_second_file_goes_with_its_segment() {
     }
 }
 
-/// A segment without a chunk, beside the file that zstd(1) makes of it, which is empty.
+/// A segment without a chunk, and the empty file that zstd(1) makes of it.
 #[test]
 fn a_begun_segment_does_not_take_a_second_file() {
     let folder = tempfile::tempdir().unwrap();
