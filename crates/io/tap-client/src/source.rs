@@ -71,6 +71,8 @@ pub struct Tap {
     delivered: u64,
     waited: u64,
     phase: Phase,
+    /// Whether the last look found packets too late to take them, so that the bells are not armed.
+    is_unarmed: bool,
     /// Whether the user was notified that the guarantee is no longer the requested one.
     told_standing: bool,
     /// The refusal of a daemon after a reconnection.
@@ -161,6 +163,7 @@ impl Tap {
             delivered: 0,
             waited: 0,
             phase: Phase::Running,
+            is_unarmed: false,
             told_standing: false,
             refusal: None,
             was_absent: false,
@@ -239,10 +242,10 @@ impl Tap {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
-    /// Whether packets are there that wait for another buffer. No descriptor will become readable for them: call
-    /// [`advance`](Source::advance) again soon.
-    pub fn is_holding_back(&self) -> bool {
-        self.merged.is_holding_back()
+    /// Whether packets are there for which no descriptor will become readable, as those that wait for another buffer:
+    /// call [`advance`](Source::advance) again soon.
+    pub fn needs_another_look(&self) -> bool {
+        self.merged.is_holding_back() || self.is_unarmed
     }
 
     /// Counters of the daemon's sources, of all workers together.
@@ -441,6 +444,8 @@ impl Source for Tap {
             }
             Phase::Running | Phase::Leaving { .. } | Phase::Draining { .. } => {}
         }
+        self.is_unarmed = false;
+        let mut has_looked_again = false;
         let start = Instant::now();
         let wait = match self.phase {
             Phase::Leaving { until } => wait.min(until.saturating_duration_since(start)),
@@ -468,8 +473,11 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // Packets may all have been lost, or wait for another buffer: the wait is not longer than was agreed.
-            if waited != WaitEnd::Ready || left.is_zero() {
+            // Packets may all have been lost, or wait for another buffer: the wait is not longer than was agreed. But
+            // those that came after the look are taken, if a bell of earlier ones was heard meanwhile: none rings again.
+            let is_late = left.is_zero() && std::mem::replace(&mut has_looked_again, true);
+            if waited != WaitEnd::Ready || is_late {
+                self.is_unarmed = waited == WaitEnd::Ready;
                 return self.idle(waited);
             }
         }

@@ -278,7 +278,7 @@ impl Source for Shared {
         }
         // Until all of it was handed out.
         self.gate.set(has_come);
-        self.gate.remind(self.tap.is_holding_back());
+        self.gate.remind(self.tap.needs_another_look());
         Ok(has_come)
     }
 
@@ -301,7 +301,7 @@ impl Source for Shared {
             Err(failure) => self.failure = Some(failure),
         }
         self.gate.set(self.is_pending || self.failure.is_some());
-        self.gate.remind(self.tap.is_holding_back());
+        self.gate.remind(self.tap.needs_another_look());
     }
 
     fn fd(&self) -> RawFd {
