@@ -354,12 +354,14 @@ fn a_filter_that_the_source_does_not_run_holds() {
 
 fn filter_holds(wire: &Wire, source: Box<dyn Source>) {
     const FILTER: &str = "link[0] & 63 = 0";
+    // A filter that accepts all, so that the source is asked for another filter than the capture's.
+    const OTHER: &str = "link[2] = 0";
     wire.allow(5_000);
     let rule = CaptureRule {
         name: "test".to_owned(),
         buffer: 8,
         filter: FILTER.to_owned(),
-        history: Some(String::new()),
+        history: Some(OTHER.to_owned()),
         ..CaptureRule::default()
     };
     let filter = tapline_filter::compile(FILTER, &Options::default()).expect("a filter");
@@ -378,7 +380,7 @@ fn filter_holds(wire: &Wire, source: Box<dyn Source>) {
         let rights = Rights { filter: forced.to_owned(), snap_len };
         let reader = NewReader {
             number,
-            wish: capture.compile(&rights, "").expect("a filter"),
+            wish: capture.compile(&rights, OTHER).expect("a filter"),
             rights,
             spec: ReaderSpec { policy: Policy::Lossless, entries: 1024 },
             start,
