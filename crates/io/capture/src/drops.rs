@@ -12,6 +12,7 @@
 mod program;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,9 @@ pub struct DroppedPackets {
     ring: RecordRing,
     ring_len: u32,
     counters: SharedArray,
-    reasons: BTreeMap<u32, String>,
+    reasons: BTreeMap<u32, Reason>,
+    /// The comment of a reason without a name.
+    unnamed: String,
     bytes: Vec<u8>,
     records: Vec<Record>,
     poller: Poller,
@@ -118,6 +121,7 @@ impl DroppedPackets {
             ring_len,
             counters,
             reasons,
+            unnamed: String::new(),
             bytes: Vec::new(),
             records: Vec::with_capacity(BATCH_MAX),
             poller: Poller::new(),
@@ -152,7 +156,9 @@ impl DroppedPackets {
 
     /// Takes a batch of records at most. Returns their number.
     fn take_some(&mut self) -> usize {
-        let DroppedPackets { interfaces, ring, bytes, records, reasons, headless, unexplained, .. } = self;
+        let DroppedPackets {
+            interfaces, ring, bytes, records, reasons, unnamed, headless, unexplained, ..
+        } = self;
         let snap_len = interfaces[0].snap_len as usize;
         // Records have the time since the start of the machine.
         let since_1970 = clock::realtime_ns().saturating_sub_unsigned(clock::monotonic_ns());
@@ -161,13 +167,15 @@ impl DroppedPackets {
                 *headless += 1;
                 return;
             };
-            let reason = reasons.get(&dropped.reason).map(String::as_str);
-            *unexplained += u64::from(reason.is_none_or(|reason| reason == NOT_SPECIFIED));
+            let reason = reasons.get(&dropped.reason);
+            *unexplained += u64::from(reason.is_none_or(|reason| !reason.is_specified));
             let data = &dropped.data[..dropped.data.len().min(snap_len)];
             let offset = bytes.len();
             bytes.extend_from_slice(data);
             bytes.resize(offset + data.len().next_multiple_of(4), 0);
-            let options_len = comment(bytes, &text(dropped.reason, reason));
+            let words =
+                reason.map_or_else(|| unnamed_reason(unnamed, dropped.reason), |reason| &reason.comment);
+            let options_len = comment(bytes, words);
             let meta = Meta {
                 timestamp: Timestamp::from_nanos(since_1970.saturating_add_unsigned(dropped.time_ns)),
                 wire_len: dropped.wire_len,
@@ -231,25 +239,39 @@ fn ring_len(wanted: Option<u64>) -> Result<u32, String> {
     len.ok_or_else(|| format!("the ring cannot have {wanted} bytes: 2 GiB at most"))
 }
 
+/// A reason that the kernel names.
+struct Reason {
+    /// The comment of a packet that was dropped for it.
+    comment: String,
+    /// Whether it says more than that there is none.
+    is_specified: bool,
+}
+
+impl Reason {
+    fn new(name: &str) -> Reason {
+        let name = name.trim_start_matches("SKB_DROP_REASON_").to_ascii_lowercase();
+        let is_specified = name != NOT_SPECIFIED;
+        let words = if is_specified { &name } else { "reason unknown (not specified)" };
+        Reason { comment: format!("dropped: {words}"), is_specified }
+    }
+}
+
 /// The kernel's names of reasons.
-fn reasons() -> Result<BTreeMap<u32, String>, String> {
+fn reasons() -> Result<BTreeMap<u32, Reason>, String> {
     const NEEDED: &str = "this needs Linux 5.17, built with CONFIG_DEBUG_INFO_BTF=y";
     let named = kernel_enumeration("skb_drop_reason");
     let named = named.map_err(|error| format!("reasons have no names here: {error}; {NEEDED}"))?;
     if named.is_empty() {
         return Err(format!("this kernel gives no reasons; {NEEDED}"));
     }
-    let word = |name: String| name.trim_start_matches("SKB_DROP_REASON_").to_ascii_lowercase();
-    Ok(named.into_iter().map(|(name, value)| (value, word(name))).collect())
+    Ok(named.into_iter().map(|(name, value)| (value, Reason::new(&name))).collect())
 }
 
-/// The reason of a drop, for people.
-fn text(number: u32, reason: Option<&str>) -> String {
-    match reason {
-        Some(NOT_SPECIFIED) => "dropped: reason unknown (not specified)".to_owned(),
-        Some(reason) => format!("dropped: {reason}"),
-        None => format!("dropped: reason unknown ({number})"),
-    }
+/// The comment of a reason without a name, in the memory of the last one.
+fn unnamed_reason(comment: &mut String, number: u32) -> &str {
+    comment.clear();
+    let _ = write!(comment, "dropped: reason unknown ({number})");
+    comment
 }
 
 /// Appends an option with a comment; gives its length.
@@ -434,10 +456,13 @@ mod tests {
     #[test]
     fn reasons_are_comments() {
         let mut bytes = vec![1, 2, 3, 4];
-        let len = comment(&mut bytes, &text(6, Some("no_socket")));
+        let len = comment(&mut bytes, &Reason::new("SKB_DROP_REASON_NO_SOCKET").comment);
         assert_eq!((len, bytes.len()), (4 + 20, 28));
         assert_eq!(&bytes[8..26], b"dropped: no_socket");
-        assert_eq!(text(2, Some(NOT_SPECIFIED)), "dropped: reason unknown (not specified)");
-        assert_eq!(text(70_000, None), "dropped: reason unknown (70000)");
+        let unspecified = Reason::new("SKB_DROP_REASON_NOT_SPECIFIED");
+        assert_eq!(unspecified.comment, "dropped: reason unknown (not specified)");
+        assert!(!unspecified.is_specified && Reason::new("SKB_DROP_REASON_NO_SOCKET").is_specified);
+        let mut last = "dropped: reason unknown (1234567)".to_owned();
+        assert_eq!(unnamed_reason(&mut last, 70_000), "dropped: reason unknown (70000)");
     }
 }

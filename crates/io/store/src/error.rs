@@ -114,7 +114,7 @@ pub enum Error {
          room, as another program took or keeps it, so no more are deleted: make room on the disk",
         path.display()
     )]
-    Outrun {
+    VainDeletions {
         /// The directory.
         path: PathBuf,
         /// Bytes of a segment.

@@ -29,7 +29,7 @@ use crate::index::rollup;
 use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, is_packed, named, remove, sync_directory};
 use crate::packed::PackedPlace;
 use crate::walk::Walk;
-use room::Outrun;
+use room::VainDeletions;
 pub(super) use room::{Changes, check_room, count_max};
 
 /// Segments that exist, and files that wait to become one.
@@ -53,7 +53,7 @@ pub(super) struct Segments {
     /// Changes to files that the recorder does not know yet.
     changes: Changes,
     /// Deletions that made no room, as its copies know them too.
-    outrun: Arc<Mutex<Outrun>>,
+    vain: Arc<Mutex<VainDeletions>>,
     /// Segments that have a second file, which goes with them.
     doubled: Vec<u64>,
     /// Whether the chunks of new segments are compressed.
@@ -105,7 +105,7 @@ impl Segments {
             whole: BTreeMap::new(),
             changes: Changes::default(),
             doubled: Vec::new(),
-            outrun: Arc::default(),
+            vain: Arc::default(),
             is_packed: settings.compress.is_some(),
             lasts: HashMap::new(),
             is_direct: true,

@@ -60,14 +60,16 @@ impl Passed {
         }
         self.paused += (batch.len() - self.all.len()) as u64;
         let Some(filter) = &self.filter else { return };
-        let is_filtered = |interface| !has_replaced && source.is_filtered(interface);
-        if (0..source.interfaces().len()).all(|index| is_filtered(InterfaceId(index as u32))) {
-            return;
+        let interfaces = source.interfaces().len();
+        let is_filtered = |index: usize| !has_replaced && source.is_filtered(InterfaceId(index as u32));
+        match (0..interfaces).filter(|index| is_filtered(*index)).count() {
+            0 => filter.select(batch, &mut self.all),
+            all if all == interfaces => {}
+            _ => self.all.retain(|index| {
+                let packet = batch.packet(index);
+                source.is_filtered(packet.meta.interface) || filter.accepts(packet)
+            }),
         }
-        self.all.retain(|index| {
-            let packet = batch.packet(index);
-            is_filtered(packet.meta.interface) || filter.accepts(packet)
-        });
     }
 }
 

@@ -48,7 +48,7 @@ pub(in super::super) struct Changes {
 
 /// Deletions on a full disk whose room another program took, or keeps.
 #[derive(Default)]
-pub(super) struct Outrun {
+pub(super) struct VainDeletions {
     /// Number of calls that ended with one, without a new segment since.
     times: u32,
     /// The least number of free bytes since the last, with those that the recorder keeps.
@@ -58,7 +58,7 @@ pub(super) struct Outrun {
 }
 
 /// One deletion may be misread, as while the room for indexes is given and renewed; so many are not.
-const OUTRUN_MAX: u32 = 2;
+const VAIN_MAX: u32 = 2;
 
 impl Changes {
     /// Notes that a segment has two files.
@@ -157,7 +157,7 @@ impl Segments {
                 match self.make_spare() {
                     Err(error) if error.is_full() => full = Some(error),
                     made => {
-                        self.outrun.lock().unwrap_or_else(PoisonError::into_inner).times = 0;
+                        self.vain.lock().unwrap_or_else(PoisonError::into_inner).times = 0;
                         return made;
                     }
                 }
@@ -203,7 +203,7 @@ impl Segments {
     fn check_crowd(&self, (freed, before): (u64, u64), full: Error) -> Result<(), Error> {
         let wanted = self.segment_len();
         let space = self.free();
-        self.check_outrun((freed, before), space)?;
+        self.check_vain_deletions((freed, before), space)?;
         // Under a quota the disk has room that this process does not get.
         let free = if space < wanted { space } else { freed };
         let holds = self.catalog.holds()?;
@@ -221,22 +221,22 @@ impl Segments {
 
     /// Checks that the room of deleted segments is free, or that some became free since the last deletions whose room
     /// was not.
-    fn check_outrun(&self, (freed, before): (u64, u64), free: u64) -> Result<(), Error> {
+    fn check_vain_deletions(&self, (freed, before): (u64, u64), free: u64) -> Result<(), Error> {
         let wanted = self.segment_len();
         // Under a quota the free room of the disk says nothing.
         if free >= wanted {
             return Ok(());
         }
         let had = free.saturating_add(self.kept());
-        let mut outrun = self.outrun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut vain = self.vain.lock().unwrap_or_else(PoisonError::into_inner);
         let is_gone = freed > 0 && had.saturating_sub(before) < freed / 4 * 3;
         if is_gone {
-            *outrun = Outrun { times: outrun.times + 1, least: had, wanted: freed };
+            *vain = VainDeletions { times: vain.times + 1, least: had, wanted: freed };
         }
-        outrun.least = outrun.least.min(had);
-        let is_unchanged = had < outrun.least.saturating_add(outrun.wanted);
-        if is_gone || outrun.times >= OUTRUN_MAX && is_unchanged {
-            return Err(Error::Outrun { path: self.catalog.root().to_owned(), wanted, free });
+        vain.least = vain.least.min(had);
+        let is_unchanged = had < vain.least.saturating_add(vain.wanted);
+        if is_gone || vain.times >= VAIN_MAX && is_unchanged {
+            return Err(Error::VainDeletions { path: self.catalog.root().to_owned(), wanted, free });
         }
         Ok(())
     }
