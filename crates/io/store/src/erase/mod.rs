@@ -19,7 +19,7 @@ use tapline_filter::Options;
 use tapline_packet::{Interface, Packet};
 use tapline_sys::disk;
 
-pub(crate) use self::chunk::{Blocks, PACKET};
+pub(crate) use self::chunk::{Blocks, PACKET, packets_of};
 use self::chunk::{Verdict, without};
 use self::link::LinkFilters;
 use self::rewrite::{BATCH_LEN, Rewrite};

@@ -7,7 +7,7 @@ use tapline_sys::disk::DIRECT_ALIGN;
 use super::SearchAccount;
 use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, StretchContent};
 use crate::chunk::{ChunkHead, SECTION_MAGIC, is_intact};
-use crate::erase::{Blocks, PACKET};
+use crate::erase::packets_of;
 use crate::packed::unpack;
 use crate::walk::{Bytes, FoundChunk, Walk, belongs};
 
@@ -177,9 +177,7 @@ impl Plan {
 
 /// Whether an intact chunk is a section with as many packets as its head says: a checksum alone proves no author.
 fn is_sound(section: &[u8], head: &ChunkHead) -> bool {
-    let mut blocks = Blocks(section);
-    let packets = blocks.by_ref().filter(|(kind, _)| *kind == PACKET).count();
-    section.starts_with(&SECTION_MAGIC) && blocks.0.is_empty() && packets as u64 == u64::from(head.packets)
+    section.starts_with(&SECTION_MAGIC) && packets_of(section) == Some(head.packets.into())
 }
 
 /// Makes room for `len` bytes in `buffer` at an address that a disk can write to; where they begin.
