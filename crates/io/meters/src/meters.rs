@@ -263,7 +263,7 @@ fn shared(place: &RunFolder, title: &str) -> Result<Meters, Error> {
 
 /// The header, without the magic number: that comes last.
 fn header_of(title: &str) -> [u64; SLOT_WORDS] {
-    let clock = Clock::get();
+    let clock = Clock::of_costs();
     let mut words = [0; SLOT_WORDS];
     words[header::BYTE_ORDER] = BYTE_ORDER;
     words[header::VERSION] = VERSION;
