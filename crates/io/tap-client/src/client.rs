@@ -30,7 +30,7 @@ const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
 const BUFFERS_MAX: u32 = 256;
 /// The most bytes of the filter's text in all interfaces of a capture, each of which keeps a copy.
-const FILTERS_LEN_MAX: usize = 16 << 20;
+pub(crate) const FILTERS_LEN_MAX: usize = 16 << 20;
 
 /// The socket that is meant: the one that is named, that of the environment, or the usual one.
 pub fn socket_path(named: Option<&Path>) -> PathBuf {

@@ -54,8 +54,11 @@ pub enum Error {
         source: io::Error,
     },
     /// A daemon was there again, but captures something else under this name.
-    #[error("the daemon restarted with different interfaces for this capture; restart the reader")]
+    #[error("the daemon restarted with another link type for this capture; restart the reader")]
     OtherInterfaces,
+    /// The daemon does not answer the question for interfaces.
+    #[error("it is of an older version; restart it with this one")]
+    NoInterfaces,
     /// The daemon is of a version without groups of readers.
     #[error("the daemon knows no groups of readers: it is of an older version; read tap:NAME, or restart it")]
     NoGroups,

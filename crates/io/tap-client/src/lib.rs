@@ -12,6 +12,7 @@
 //! | `channel` | lines and descriptors over a socket, for both ends; trusts neither |
 //! | `client` | asking a daemon |
 //! | `group` | names of captures, and of groups of readers that share one |
+//! | `interfaces` | interfaces of a capture, as its reader numbers them |
 //! | `source` | a reader of its buffers, as a source of packets |
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod channel;
 mod client;
 mod error;
 mod group;
+mod interfaces;
 pub mod protocol;
 mod source;
 

@@ -89,6 +89,13 @@ pub enum Request {
     },
     /// Requests the state of the daemon.
     Status {},
+    /// Requests interfaces of a capture, some of which appeared after the reader attached.
+    Interfaces {
+        /// The capture's name.
+        capture: String,
+        /// The number of the first.
+        from: u32,
+    },
     /// To search the recording of a capture.
     Find(FindRequest),
 }
@@ -241,6 +248,13 @@ pub enum Reply {
     Controlled {},
     /// The state of the daemon.
     Status(Status),
+    /// The answer to [`Request::Interfaces`].
+    Interfaces {
+        /// The number of the first.
+        from: u32,
+        /// As many as a message holds; none if there are no more.
+        list: Vec<OfferedInterface>,
+    },
     /// The search runs, with the capture as the client may see it. A descriptor comes along: a pipe with the answer, a
     /// pcapng file, which ends within a block if it is not whole.
     Found(OfferedCapture),
@@ -325,7 +339,12 @@ pub struct AttachedReader {
     /// The group that it has joined; empty without one.
     #[serde(deserialize_with = "text")]
     pub group: String,
+    /// The most interfaces of a capture; 0 from a daemon that does not answer [`Request::Interfaces`].
+    pub interfaces_max: u32,
 }
+
+/// The most interfaces of a capture: the last number is for packets of all interfaces that have no other.
+pub const INTERFACES_MAX: usize = 1 << 16;
 
 /// The fate of a reader's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -417,6 +436,10 @@ pub struct CaptureStatus {
     /// Names of its interfaces.
     #[serde(deserialize_with = "texts")]
     pub interfaces: Vec<String>,
+    /// Interfaces that do not fit into that list.
+    pub interfaces_left_out: u64,
+    /// Interfaces that share the last number, as all others are taken.
+    pub interfaces_unnamed: u64,
     /// Packets lent by its sources.
     pub packets: u64,
     /// Captured bytes of the packets.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_packet::{Batch, Interface, InterfaceId};
+use tapline_packet::{Batch, Interface, InterfaceId, Record};
 use tapline_ring::{
     Guarantee, MergedBatch, MergedReader, Reader, SourceCounter as Counted, VerdictUse, WaitEnd,
     WakeThreshold,
@@ -24,6 +24,7 @@ use tapline_source::{
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
+use crate::interfaces::{InterfaceTable, greatest_number};
 use crate::protocol::{AttachRequest, AttachedReader, ReaderCounts, Reply, Request, StartPosition};
 use crate::{Channel, Error};
 
@@ -61,7 +62,9 @@ pub struct Tap {
     delay: Duration,
     /// Ends a wait; `None` if the system had no descriptor left for it.
     wakeup: Option<Arc<Wakeup>>,
-    interfaces: Vec<Interface>,
+    interfaces: InterfaceTable,
+    /// The batch's records with our numbers of interfaces; empty if they are the daemon's.
+    renumbered: Vec<Record>,
     /// Counters of the daemon's source at the time of attaching, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
     /// The request to attach again to a daemon that was restarted, if that is wanted.
@@ -75,6 +78,10 @@ pub struct Tap {
     is_unarmed: bool,
     /// Whether the user was notified that the guarantee is no longer the requested one.
     told_standing: bool,
+    /// Whether the user was notified that interfaces have no name.
+    told_unnamed: bool,
+    /// The message of the daemon that came in place of an answer.
+    last_word: Option<String>,
     /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
     /// Whether there was a time without a daemon.
@@ -143,8 +150,7 @@ impl Tap {
             (forced, "") => forced.to_owned(),
             (forced, own) => format!("({forced}) and ({own})"),
         };
-        let interfaces =
-            offer.interfaces.iter().map(|interface| interface.interface(offer.snap_len, &filter)).collect();
+        let interfaces = InterfaceTable::new(&attach.capture, attached, filter);
         let mut tap = Tap {
             name: match &attach.group {
                 Some(group) => format!("{PREFIX}{}/{}", attach.capture, group.name),
@@ -157,6 +163,7 @@ impl Tap {
             delay: attach.delay(),
             wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
+            renumbered: Vec::new(),
             before: [None; PLACES.len()],
             again: None,
             past: Past { daemons: 0, counts: ReaderCounts::default(), losses: [Some(0); PLACES.len()] },
@@ -165,6 +172,8 @@ impl Tap {
             phase: Phase::Running,
             is_unarmed: false,
             told_standing: false,
+            told_unnamed: false,
+            last_word: None,
             refusal: None,
             was_absent: false,
             is_silent: false,
@@ -269,6 +278,27 @@ impl Tap {
         CaptureError::source(&self.name, error.into())
     }
 
+    /// Learns the interfaces of the batch, whose greatest number this is.
+    fn name_interfaces(&mut self, greatest: u32) {
+        if !self.interfaces.knows(greatest)
+            && let Err(error) = self.interfaces.ask(&mut self.channel, greatest)
+        {
+            // The daemon's last word, before it closed the connection.
+            if let Error::Refused { text } = &error {
+                self.last_word = Some(text.clone());
+            }
+            if !std::mem::replace(&mut self.told_unnamed, true) {
+                self.tell(format!(
+                    "the daemon does not name interfaces that appear later ({error}): their packets are under one interface without a name"
+                ));
+            }
+        }
+        let Self { merged, interfaces, renumbered, .. } = self;
+        if let Some(run) = merged.lent() {
+            interfaces.renumber(&run.batch, greatest, renumbered);
+        }
+    }
+
     /// Reports once that the daemon has weakened the guarantee of this reader.
     fn look_at_standing(&mut self) {
         if self.told_standing {
@@ -344,6 +374,9 @@ impl Tap {
 
     /// The daemon's reason, before it closed the connection.
     fn farewell(&mut self) -> Option<String> {
+        if let Some(text) = self.last_word.take() {
+            return Some(text);
+        }
         match self.channel.receive_until(Instant::now() + FAREWELL_WAIT, None) {
             Ok(Reply::Error(text)) => Some(text),
             _ => None,
@@ -396,10 +429,9 @@ impl Tap {
 
     /// Goes on with the new daemon's reader.
     fn go_on_with(&mut self, next: Tap) -> Result<Advance, CaptureError> {
-        let kind = |interface: &Interface| (interface.name.clone(), interface.link_type);
-        if !self.interfaces.iter().map(kind).eq(next.interfaces.iter().map(kind)) {
+        if let Err(error) = self.interfaces.go_on_with(next.interfaces) {
             self.phase = Phase::Ended;
-            return Err(self.fail(Error::OtherInterfaces));
+            return Err(self.fail(error));
         }
         let (counts, losses) = self.sums();
         self.past = Past { daemons: self.past.daemons + 1, counts, losses };
@@ -409,7 +441,7 @@ impl Tap {
         self.merged.use_verdicts(self.verdicts);
         self.merged.set_wakeup(self.wakeup.clone());
         self.before = next.before;
-        (self.told_standing, self.refusal) = (false, None);
+        (self.told_standing, self.told_unnamed, self.refusal, self.last_word) = (false, false, None, None);
         self.phase = Phase::Running;
         self.tell("the daemon is there again".to_owned());
         Ok(Advance::Idle)
@@ -430,7 +462,7 @@ fn words(standing: Guarantee) -> &'static str {
 
 impl Source for Tap {
     fn interfaces(&self) -> &[Interface] {
-        &self.interfaces
+        self.interfaces.list()
     }
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
@@ -457,8 +489,10 @@ impl Source for Tap {
                 true => run.batch.records().iter().map(|record| u64::from(record.cap_len)).sum::<u64>(),
                 false => 0,
             };
-            let run = self.merged.next_batch().map(|run| run.map(|run| (run.batch.len(), bytes(&run))));
-            if let Some((len, bytes)) = run.map_err(|error| self.fail(error))? {
+            let facts = |run: MergedBatch<'_>| (run.batch.len(), bytes(&run), greatest_number(&run.batch));
+            let run = self.merged.next_batch().map(|run| run.map(facts));
+            if let Some((len, bytes, greatest)) = run.map_err(|error| self.fail(error))? {
+                self.name_interfaces(greatest);
                 self.delivered += len as u64;
                 if let Phase::Draining { bytes_left } = &mut self.phase {
                     *bytes_left = bytes_left.saturating_sub(bytes);
@@ -484,7 +518,11 @@ impl Source for Tap {
     }
 
     fn batch(&self) -> Batch<'_> {
-        self.merged.lent().map_or(Batch::new(&[], &[]), |run| run.batch)
+        match self.merged.lent() {
+            Some(run) if self.renumbered.is_empty() => run.batch,
+            Some(run) => Batch::new(run.batch.base(), &self.renumbered),
+            None => Batch::new(&[], &[]),
+        }
     }
 
     fn stop(&mut self) -> Result<(), CaptureError> {
@@ -528,7 +566,7 @@ impl Source for Tap {
                 overwritten: counts.overwritten,
                 damaged: counts.damaged,
                 unread: counts.offered.saturating_sub(counts.lost().saturating_add(self.delivered)),
-                interfaces: self.interfaces.len(),
+                interfaces: self.interfaces.list().len(),
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)
         }]

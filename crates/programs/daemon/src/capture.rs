@@ -18,6 +18,7 @@ use tapline_sys::Wakeup;
 use tapline_tap_client::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCounts};
 
 use crate::budget::Payer;
+use crate::interfaces::{InterfaceList, InterfaceNumbers};
 use crate::memory::Allowance;
 use crate::rules::MatchRule;
 use crate::union::FilterNeed;
@@ -39,7 +40,7 @@ const TEXT_LEN_MAX: usize = 8 << 10;
 /// A capture that runs.
 pub struct Capture {
     rule: CaptureRule,
-    interfaces: Vec<Interface>,
+    interfaces: Arc<InterfaceList>,
     options: Options,
     workers: Vec<Thread>,
     /// Lines of workers, for a person to read.
@@ -140,15 +141,18 @@ impl Capture {
         handle: Option<HandleKind>,
         clock: Option<fn() -> u64>,
     ) -> Result<Capture, Error> {
-        let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
         // Files seldom say what they were captured on.
-        let nameless = interfaces.iter_mut().filter(|interface| interface.label().is_empty());
         let file = rule.file.as_deref().and_then(Path::file_name);
-        if let Some(file) = file {
-            nameless.for_each(|interface| interface.description = file.to_string_lossy().into_owned());
+        let file = file.map(|file| file.to_string_lossy().into_owned());
+        let interfaces = Arc::new(InterfaceList::new(file));
+        let mut numbers = Vec::new();
+        for source in &sources {
+            let mut of_source = InterfaceNumbers::new(Arc::clone(&interfaces));
+            of_source.learn(source.interfaces());
+            numbers.push(of_source);
         }
         let is_file = rule.file.is_some();
-        let link_type = link_type(&rule.name, &interfaces, is_file)?;
+        let link_type = link_type(&rule.name, &interfaces.all(), is_file)?;
         let handle = handle.unwrap_or(if is_file { HandleKind::Savefile } else { HandleKind::Live });
         // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
@@ -161,7 +165,7 @@ impl Capture {
         let mut workers = Vec::new();
         let (tell, log) = channel();
         let (evict, evictions) = channel();
-        for (number, source) in sources.into_iter().enumerate() {
+        for (number, (source, interfaces)) in sources.into_iter().zip(numbers).enumerate() {
             let setting = Setting {
                 link_type,
                 buffer_mib: rule.buffer,
@@ -177,7 +181,7 @@ impl Capture {
             let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
             let (log, evictions, stopped) = (tell.clone(), evict.clone(), Arc::clone(&stop));
             let line = ControlLine { orders: received, log, evictions, stop: stopped };
-            let worker = Worker::new(setting, source, filter.clone(), line);
+            let worker = Worker::new(setting, (source, interfaces), filter.clone(), line);
             let name = format!("tap:{}", rule.name);
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
             workers.push(Thread { orders, wakeup, stop, thread });
@@ -189,7 +193,7 @@ impl Capture {
         &self.rule
     }
 
-    pub(crate) fn interfaces(&self) -> &[Interface] {
+    pub(crate) fn interfaces(&self) -> &InterfaceList {
         &self.interfaces
     }
 
@@ -367,16 +371,12 @@ impl Capture {
         sum
     }
 
-    /// Status of the capture without its readers, and sums of the readers by number. A user with restricted rights gets
-    /// only sums of readers with the same rights: the rest would reveal packets of others.
+    /// Status of the capture without its readers and interfaces, and sums of the readers by number. A user with
+    /// restricted rights gets only sums of readers with the same rights: the rest would reveal packets of others.
     pub(crate) fn status(&self, rights: &Rights) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
         let is_restricted = self.withholds(rights);
-        let mut status = CaptureStatus {
-            name: self.rule.name.clone(),
-            interfaces: self.interfaces.iter().map(|interface| interface.label().to_owned()).collect(),
-            is_restricted,
-            ..CaptureStatus::default()
-        };
+        let mut status =
+            CaptureStatus { name: self.rule.name.clone(), is_restricted, ..CaptureStatus::default() };
         let mut readers: Vec<(u64, ReaderSum)> = Vec::new();
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);

@@ -19,6 +19,7 @@
 //! | `publishing` | places of graphs that are captures: their tables in the rules |
 //! | `view` | a buffer for readers of the same rights |
 //! | `searching` | a search of a recorded capture, with the rights of a reader |
+//! | `interfaces` | interfaces of a capture, also those that appear while it runs |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |
 //! | `memory` | memory that a user may take |
@@ -39,6 +40,7 @@ mod budget;
 mod capture;
 mod client;
 mod error;
+mod interfaces;
 mod journal;
 mod listener;
 mod log;

@@ -9,6 +9,7 @@
 
 mod attaching;
 mod losses;
+mod offers;
 mod searches;
 mod users;
 
@@ -25,8 +26,7 @@ use tapline_ring::{BufferSpec, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap_client::Channel;
 use tapline_tap_client::protocol::{
-    CaptureStatus, ControlAction, OfferedCapture, OfferedInterface, ReaderCounts, ReaderStatus, Reply,
-    Request, Status, VERSION,
+    CaptureStatus, ControlAction, ReaderCounts, ReaderStatus, Reply, Request, Status, VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
@@ -41,7 +41,9 @@ use crate::{
 };
 use losses::LossNews;
 use searches::ClientSearch;
-use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown, standing};
+use users::{
+    INTERFACES_LEN_MAX, READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown, standing,
+};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
@@ -390,6 +392,9 @@ impl Server {
                 self.control(client, &capture, action, log).map(Answer::from)
             }
             Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
+            Request::Interfaces { capture, from } => {
+                self.interfaces(client, &capture, from, log).map(Answer::from)
+            }
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
             Request::Program { insns } => self.set_program(client, &insns).map(Answer::from),
@@ -397,15 +402,6 @@ impl Server {
             Request::Detach {} => self.detach(client, log).map(Answer::from),
         };
         answer.unwrap_or_else(|text| Reply::Error(text).into())
-    }
-
-    /// The captures that a client may read.
-    fn offers(&self, who: &ClientIdentity) -> Vec<OfferedCapture> {
-        let offer = |capture: &Capture| {
-            let access = self.rules.access(who, &capture.rule().name, self.ours)?;
-            Some(offer(capture, &access))
-        };
-        self.captures.iter().filter_map(offer).collect()
     }
 
     /// Pauses a capture, or has it go on.
@@ -520,7 +516,9 @@ impl Server {
         if let Some(Known { status, readers, .. }) = known.iter().find(is_it) {
             return (status.clone(), readers.clone());
         }
-        let (status, readers) = self.captures[at].status(rights);
+        let (mut status, readers) = self.captures[at].status(rights);
+        let names = self.captures[at].interfaces().names(INTERFACES_LEN_MAX / self.captures.len());
+        (status.interfaces, status.interfaces_left_out, status.interfaces_unnamed) = names;
         known.push(Known {
             at: Instant::now(),
             capture: at,
@@ -574,15 +572,6 @@ impl Server {
 /// The forced filter of readers with this access.
 fn rights(capture: &Capture, access: &AccessRule) -> Rights {
     Rights { filter: access.filter.clone(), snap_len: access.snap_len.min(capture.rule().snap_len) }
-}
-
-fn offer(capture: &Capture, access: &AccessRule) -> OfferedCapture {
-    OfferedCapture {
-        name: capture.rule().name.clone(),
-        interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
-        forced_filter: access.filter.clone(),
-        snap_len: rights(capture, access).snap_len,
-    }
 }
 
 /// A client, for people.

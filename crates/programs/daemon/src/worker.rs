@@ -47,9 +47,10 @@ use tapline_packet::LinkType;
 use tapline_ring::{ReaderParts, SourceCounts};
 use tapline_source::{Advance, Event, InterfaceAccount, Source};
 use tapline_sys::{clock, usage};
-use tapline_tap_client::protocol::{ControlAction, ReaderCounts};
+use tapline_tap_client::protocol::{ControlAction, INTERFACES_MAX, ReaderCounts};
 
 use crate::budget::Payer;
+use crate::interfaces::InterfaceNumbers;
 use crate::union::FilterNeed;
 use crate::view::{Rights, View};
 use budgets::Budgets;
@@ -124,6 +125,7 @@ struct Dispatcher {
     budgets: Budgets,
     readers: Readers,
     passed: Passed,
+    numbers: InterfaceNumbers,
     kernel: KernelFilter,
     waiting: Waiting,
     state: PauseState,
@@ -143,10 +145,11 @@ struct Rounds {
 }
 
 impl Worker {
-    /// `filter` is for packets of the interfaces on which the source does not run it.
+    /// A worker of a source, with the numbers of its interfaces. `filter` is for packets of the interfaces on which the
+    /// source does not run it.
     pub(crate) fn new(
         setting: Setting,
-        source: Box<dyn Source>,
+        (source, numbers): (Box<dyn Source>, InterfaceNumbers),
         filter: Option<Arc<dyn PacketFilter>>,
         line: ControlLine,
     ) -> Worker {
@@ -155,6 +158,7 @@ impl Worker {
             budgets: Budgets::new(setting.clock),
             readers: Readers::new(),
             passed: Passed::new(filter),
+            numbers,
             kernel: KernelFilter::new(setting.counts_all),
             waiting: Waiting::default(),
             state: PauseState::Running { since: None },
@@ -408,6 +412,15 @@ impl Dispatcher {
         }
     }
 
+    /// Takes note of interfaces that appeared.
+    fn learn_interfaces(&mut self, source: &dyn Source) {
+        if self.numbers.learn(source.interfaces()) {
+            self.tell(format!(
+                "{INTERFACES_MAX} interfaces, and no number is left: packets of all that appear from now on are under one interface without a name; restart the daemon to name them"
+            ));
+        }
+    }
+
     /// Sends the control thread a line for the log.
     fn tell(&self, line: String) {
         // At the end the control thread has gone.
@@ -417,6 +430,7 @@ impl Dispatcher {
     /// The work of every tenth of a second.
     fn housekeep(&mut self, source: &mut dyn Source) {
         self.interfaces = source.account();
+        self.learn_interfaces(source);
         self.housekeep_writers();
         self.readers.close_idle_views();
         self.narrow_kernel_filter(source);

@@ -85,7 +85,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         return format!(
             "tap:{} ({}): {} packets for readers with your rights, {} lost before{dropped}{waits}\n",
             capture.name,
-            capture.interfaces.join(", "),
+            interfaces_text(capture),
             grouped(capture.packets),
             grouped(capture.lost_before),
         );
@@ -99,6 +99,19 @@ fn capture_text(capture: &CaptureStatus) -> String {
         grouped(capture.unwanted),
         grouped(capture.stored),
     )
+}
+
+fn interfaces_text(capture: &CaptureStatus) -> String {
+    let left_out = match capture.interfaces_left_out {
+        0 => None,
+        count => Some(format!("{} more", grouped(count))),
+    };
+    let unnamed = match capture.interfaces_unnamed {
+        0 => None,
+        count => Some(format!("{} without a name of their own, as the list is full", grouped(count))),
+    };
+    let names = capture.interfaces.iter().cloned().chain(left_out).chain(unnamed);
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn recording_text(recording: &RecordingStatus) -> String {

@@ -1,6 +1,7 @@
 //! `tapline serve`: each reader gets what its filter selects, or its loss counted; no reader costs another a packet;
 //! rules hold; hostile clients get nowhere.
 
+mod appearing;
 mod places;
 mod programs;
 mod readers;

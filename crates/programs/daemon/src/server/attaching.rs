@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 use tapline_packet::{BATCH_MAX, Timestamp};
 use tapline_ring::{Policy as RingPolicy, ReaderParts, ReaderSpec, StartPosition as RingStart};
 use tapline_sys::clock;
-use tapline_tap_client::protocol::{AttachRequest, AttachedReader, Policy, Reply, StartPosition};
+use tapline_tap_client::protocol::{
+    AttachRequest, AttachedReader, INTERFACES_MAX, Policy, Reply, StartPosition,
+};
 
+use super::offers::{OFFERED_LEN_MAX, offer};
 use super::users::index_memory;
-use super::{Server, name, offer, rights};
+use super::{Server, name, rights};
 use crate::capture::NewReader;
 use crate::client::{Answer, Client, Reading};
 use crate::log_budget::{Event, quoted};
@@ -63,7 +66,8 @@ impl Server {
         let reply = AttachedReader {
             reader: number,
             buffers: capture.workers() as u32,
-            offer: offer(capture, &access),
+            offer: offer(capture, &access, OFFERED_LEN_MAX),
+            interfaces_max: INTERFACES_MAX as u32,
             group: attach.group.as_ref().map_or_else(String::new, |group| group.name.clone()),
         };
         client.reading = Some(Reading { number, capture: at, attach, charge });
@@ -164,7 +168,7 @@ impl Server {
         }
     }
 
-    fn no_such_capture(&self, who: &ClientIdentity, asked: &str) -> String {
+    pub(super) fn no_such_capture(&self, who: &ClientIdentity, asked: &str) -> String {
         let names: Vec<String> = self.offers(who).into_iter().map(|offer| offer.name).collect();
         match names.as_slice() {
             [] => format!(

@@ -8,7 +8,8 @@ use tapline_packet::Timestamp;
 use tapline_store::Window;
 use tapline_tap_client::protocol::{FindRequest, Reply};
 
-use super::{Server, name, offer, rights};
+use super::offers::{OFFERED_LEN_MAX, offer};
+use super::{Server, name, rights};
 use crate::ClientIdentity;
 use crate::client::{Answer, Client};
 use crate::log_budget::quoted;
@@ -76,7 +77,7 @@ impl Server {
             options: capture.options().clone(),
             time_ms: (!is_privileged).then_some(self.rules.user_time),
         };
-        let offered = offer(capture, &access);
+        let offered = offer(capture, &access, OFFERED_LEN_MAX);
         let system = |error: std::io::Error| format!("no search can be begun: {error}");
         let (reader, writer) = pipe().map_err(system)?;
         let searching = Searching::start(subject, writer).map_err(system)?;

@@ -28,6 +28,8 @@ pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
 /// The longest list of readers in a status, in bytes: it is sent without waiting for the client, and fits the longest
 /// message for any filters and names of users.
 pub(super) const READERS_LEN_MAX: usize = 96 << 10;
+/// The longest list of names of interfaces of all captures in a status, in bytes.
+pub(super) const INTERFACES_LEN_MAX: usize = 32 << 10;
 /// The longest part of a filter that a status has, in characters.
 const FILTER_SHOWN_MAX: usize = 400;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tapline_bpf::PacketFilter;
 use tapline_filterset::Matches;
-use tapline_packet::{Batch, InterfaceId, Selection};
+use tapline_packet::{Batch, InterfaceId, Record, Selection};
 use tapline_source::Source;
 use tapline_sys::{clock, usage};
 
@@ -27,6 +27,8 @@ pub(super) struct Passed {
     all: Selection,
     /// Filter of the capture.
     filter: Option<Arc<dyn PacketFilter>>,
+    /// Records of a batch with the capture's numbers of interfaces.
+    renumbered: Vec<Record>,
 }
 
 impl Passed {
@@ -39,6 +41,7 @@ impl Passed {
             matches: Matches::new(),
             all: Selection::none(),
             filter,
+            renumbered: Vec::new(),
         }
     }
 }
@@ -76,7 +79,9 @@ impl Passed {
 impl Dispatcher {
     /// Passes a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
-        let batch = &source.batch();
+        self.learn_interfaces(source);
+        let mut renumbered = std::mem::take(&mut self.passed.renumbered);
+        let batch = &self.numbers.renumber(source.batch(), &mut renumbered);
         self.passed.select(source, self.state, self.kernel.has_replaced());
         self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
@@ -89,8 +94,9 @@ impl Dispatcher {
         self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();
         for at in 0..self.readers.views.len() {
-            self.hand_out(at, source, now);
+            self.hand_out(at, source, batch, now);
         }
+        self.passed.renumbered = renumbered;
     }
 
     /// Asks the filters of users, each on the packets that its user may see, at the user's cost.
@@ -122,8 +128,7 @@ impl Dispatcher {
     }
 
     /// Stores for a view and its readers, in parts if a lossless reader never has room for all of the batch.
-    fn hand_out(&mut self, at: usize, source: &dyn Source, now: u64) {
-        let batch = &source.batch();
+    fn hand_out(&mut self, at: usize, source: &dyn Source, batch: &Batch<'_>, now: u64) {
         let View { writer, wanted, is_restricted, .. } = &mut self.readers.views[at];
         if *is_restricted && wanted.is_empty() {
             // Packets of others are nothing that its readers should notice.

@@ -167,3 +167,40 @@ fn wrong_descriptors_are_refused() {
     ];
     run_all(cases);
 }
+
+/// A packet of an interface that appears, and what the daemon says when it is asked for the name.
+fn appearing(answers: Vec<Step>) -> Vec<Step> {
+    let ring = Ring::new();
+    ring.offer(|head| head[3] = u64::MAX);
+    let attached = ATTACHED.replace(r#""buffers":1"#, r#""buffers":1,"interfaces_max":65536"#);
+    let mut steps = honest(ring, |ring| vec![keep(ring)]);
+    steps[3] = say(attached);
+    steps.extend(answers);
+    steps
+}
+
+/// Names of interfaces that appear: too few, for another question, for a terminal, or none.
+#[test]
+fn names_that_never_come_hold_no_reader() {
+    let cases: &[Case] = &[
+        ("one name for each question, then none", CAPTURE, End::Interrupt, || {
+            let answer = |from: u32| {
+                let list = format!(r#"[{{"name":"{ESCAPES}","description":"{ESCAPES}","link_type":1}}]"#);
+                say(format!(r#"{{"interfaces":{{"from":{from},"list":{list}}}}}"#))
+            };
+            let answers = (1..50).flat_map(|from| [Hear, answer(from)]).chain([Hang]);
+            appearing(answers.collect())
+        }),
+        ("names for another question", CAPTURE, End::Interrupt, || {
+            appearing(vec![Hear, say(r#"{"interfaces":{"from":0,"list":[{"name":"eth1"}]}}"#), Hang])
+        }),
+        ("no further names", CAPTURE, End::Interrupt, || {
+            appearing(vec![Hear, say(r#"{"interfaces":{"from":1,"list":[]}}"#), Hang])
+        }),
+        ("an error in place of names", CAPTURE, End::Interrupt, || {
+            appearing(vec![Hear, say(format!(r#"{{"error":"{ESCAPES}"}}"#))])
+        }),
+        ("it closes in place of an answer", CAPTURE, End::Interrupt, || appearing(vec![Hear])),
+    ];
+    run_all(cases);
+}
