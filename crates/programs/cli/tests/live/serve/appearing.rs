@@ -52,7 +52,9 @@ impl Daemon {
     /// Packets of each interface in a file, of those that have some.
     fn packets_by_interface(&self, file: &str) -> BTreeMap<String, u64> {
         let info = finish(tapline(["info", "--json"]).arg(self.file(file))).succeeded();
-        let info: Value = serde_json::from_slice(&info.stdout).expect("JSON");
+        // The account is the next line.
+        let line = info.stdout.split(|byte| *byte == b'\n').next().expect("a line");
+        let info: Value = serde_json::from_slice(line).expect("JSON");
         let interfaces = info["interfaces"].as_array().expect("a list").clone();
         let counts = interfaces.into_iter().map(|one| {
             (one["name"].as_str().expect("a name").to_owned(), one["packets"].as_u64().expect("a count"))
@@ -134,7 +136,7 @@ fn rules_and_recordings_hold_for_new_interfaces() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
     let rules = format!(
-        "[[record]]\ncapture = \"office\"\nto = {store:?}\nsize = \"64MiB\"\n[[access]]\nusers = [\"{NOBODY}\"]\nfilter = \"udp and not ifindex 71\"\n"
+        "[[record]]\ncapture = \"office\"\nto = {store:?}\nsize = \"64MiB\"\nsegment = \"4MiB\"\n[[access]]\nusers = [\"{NOBODY}\"]\nfilter = \"udp and not ifindex 71\"\n"
     );
     let Some(mut daemon) = Daemon::of_far_ends(TEST, &rules) else { return };
     let theirs = || {
