@@ -237,6 +237,19 @@ impl Catalog {
     /// # Errors
     /// [`Error::File`] if the directory cannot be read.
     pub fn numbers(&self) -> Result<Vec<u64>, Error> {
+        let mut numbers = self.files()?;
+        numbers.dedup();
+        Ok(numbers)
+    }
+
+    /// Segments that have two files, of which only one is read.
+    pub(crate) fn doubled(&self) -> Result<Vec<u64>, Error> {
+        let files = self.files()?;
+        Ok(files.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect())
+    }
+
+    /// The number of each file of a segment, ascending.
+    fn files(&self) -> Result<Vec<u64>, Error> {
         let folder = self.paths.segments();
         let entries = fs::read_dir(&folder).map_err(Error::file("read", &folder))?;
         let mut numbers = Vec::new();
@@ -245,7 +258,6 @@ impl Catalog {
             numbers.extend(name.to_str().and_then(segment_number));
         }
         numbers.sort_unstable();
-        numbers.dedup();
         Ok(numbers)
     }
 

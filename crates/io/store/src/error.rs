@@ -122,6 +122,15 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// A file that the recorder did not make has the name of the next segment.
+    #[error(
+        "{}: another file has the name of the next segment; packets are lost until it is moved away",
+        path.display()
+    )]
+    NameTaken {
+        /// The file.
+        path: PathBuf,
+    },
     /// The number of the newest segment is so high that no recording can count on from it.
     #[error(
         "{}: no segment can follow one of this number; if it is not of this store, move it away",

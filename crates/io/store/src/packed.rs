@@ -19,7 +19,7 @@ use tapline_file::blocks;
 use tapline_sys::disk;
 use zstd::bulk::{Compressor, decompress_to_buffer};
 
-use crate::chunk::{CHUNK_HEAD_LEN, ChunkBuffer, ChunkHead, is_intact, u32_at};
+use crate::chunk::{CHUNK_HEAD_LEN, ChunkBuffer, ChunkHead, u32_at};
 use crate::layout::{FRAME_HEADER_LEN, PAGE_LEN, SKIPPABLE, SLOT_LEN, StoreId, filler_len, fills_slot};
 use crate::walk::{FoundChunk, Walk};
 
@@ -201,9 +201,7 @@ pub(crate) fn section<'a>(chunk: &'a [u8], head: &ChunkHead) -> Option<Cow<'a, [
 
 /// Whether compression seems to leave room in a segment: by the heads, which nothing proves, of some of its chunks.
 pub(crate) fn saves_room(file: &File, segment_len: u64) -> bool {
-    let slots = segment_len / SLOT_LEN as u64;
-    let step = (slots / SAMPLES).max(1) as usize;
-    (0..slots).step_by(step).any(|slot| {
+    sample_slots(segment_len).any(|slot| {
         let mut bytes = [0; CHUNK_HEAD_LEN];
         let is_read = file.read_exact_at(&mut bytes, slot * SLOT_LEN as u64).is_ok();
         let head = ChunkHead::parse(&bytes).filter(|_| is_read);
@@ -218,17 +216,43 @@ pub(crate) fn intact_places(
     segment: u64,
     segment_len: u64,
 ) -> io::Result<Vec<PackedPlace>> {
-    let mut walk = Walk::new(file, store, segment, segment_len)?;
-    let (mut places, mut bytes) = (Vec::new(), Vec::new());
-    while let Some(FoundChunk { offset, head }) = walk.next() {
-        bytes.resize(head.stored_len(), 0);
-        let is_read = file.read_exact_at(&mut bytes, offset).is_ok();
-        // The checksum proves the bytes that were read now, with the head among them.
-        let is_whole =
-            is_read && is_intact(&bytes, &head) && ChunkHead::parse(&bytes).as_ref() == Some(&head);
-        places.extend(PackedPlace::of(&head, offset).filter(|_| is_whole));
+    let walk = Walk::new(file, store, segment, segment_len)?;
+    let (mut walk, mut bytes) = (walk, Vec::new());
+    let chunks = std::iter::from_fn(|| walk.next());
+    Ok(chunks.filter_map(|found| intact_place(file, &found, &mut bytes)).collect())
+}
+
+/// The place of a compressed chunk that is intact.
+fn intact_place(file: &File, found: &FoundChunk, bytes: &mut Vec<u8>) -> Option<PackedPlace> {
+    // The checksum proves the bytes that were read now, with the head among them.
+    let is_whole = found.read(file, bytes) && ChunkHead::parse(bytes).as_ref() == Some(&found.head);
+    PackedPlace::of(&found.head, found.offset).filter(|_| is_whole)
+}
+
+/// Gives the room back that compression left in the places of some intact chunks. Returns whether they had any: then
+/// others may have too.
+pub(crate) fn release_samples(
+    file: &File,
+    store: StoreId,
+    segment: u64,
+    segment_len: u64,
+) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    let mut places = Vec::new();
+    for slot in sample_slots(segment_len) {
+        let walk = Walk::new(file, store, segment, segment_len)?;
+        let first = walk.from(slot * SLOT_LEN as u64).next();
+        places.extend(first.and_then(|found| intact_place(file, &found, &mut bytes)));
     }
-    Ok(places)
+    let before = disk::room_of(&file.metadata()?);
+    release_chunks(file, &places)?;
+    Ok(disk::room_of(&file.metadata()?) < before)
+}
+
+/// Slots of a segment at equal distances.
+fn sample_slots(segment_len: u64) -> impl Iterator<Item = u64> {
+    let slots = segment_len / SLOT_LEN as u64;
+    (0..slots).step_by((slots / SAMPLES).max(1) as usize)
 }
 
 /// Gives the room back that compression left in the places of intact chunks. No other byte is changed.

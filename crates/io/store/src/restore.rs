@@ -8,7 +8,7 @@ use tapline_packet::Headers;
 use tapline_sys::disk;
 
 use crate::catalog::Catalog;
-use crate::chunk::{self, is_intact};
+use crate::chunk;
 use crate::error::Error;
 use crate::index::{self, Builder, Contents, IndexOptions, rollup};
 use crate::keys::Class;
@@ -52,9 +52,7 @@ pub(crate) fn index_options(catalog: &Catalog, number: u64) -> IndexOptions {
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
 pub(crate) fn read_intact(file: &File, found: &FoundChunk, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
-    buffer.resize(found.head.stored_len(), 0);
-    file.read_exact_at(buffer, found.offset).ok()?;
-    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
+    found.read(file, buffer).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
 /// As [`read_intact`], with the chunk's section in `buffer`.

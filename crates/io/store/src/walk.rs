@@ -9,7 +9,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
+use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead, is_intact};
 use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len, fills_slot, gap_len};
 
 /// Where a segment's bytes are.
@@ -63,6 +63,14 @@ pub(crate) struct Walk<'a> {
 pub(crate) struct FoundChunk {
     pub(crate) offset: u64,
     pub(crate) head: ChunkHead,
+}
+
+impl FoundChunk {
+    /// Reads the chunk's bytes on the disk. Returns whether they are as they were written.
+    pub(crate) fn read(&self, file: &File, bytes: &mut Vec<u8>) -> bool {
+        bytes.resize(self.head.stored_len(), 0);
+        file.read_exact_at(bytes, self.offset).is_ok() && is_intact(bytes, &self.head)
+    }
 }
 
 impl<'a> Walk<'a> {

@@ -4,13 +4,14 @@ mod quick;
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 
 use tapline_sys::disk;
 
 use crate::catalog::Catalog;
-use crate::chunk::{ChunkHead, chain_hash, is_intact};
+use crate::chunk::{ChunkHead, chain_hash};
 use crate::error::Error;
+use crate::layout::named;
 use crate::log::history;
 use crate::missing::Ranges;
 use crate::recordings::RecordingEntry;
@@ -89,6 +90,13 @@ pub enum Finding {
         /// The number of them.
         chunks: u64,
     },
+    /// A segment has two files, of which only one is read.
+    SecondFile {
+        /// The segment.
+        segment: u64,
+        /// The file that is not read.
+        path: PathBuf,
+    },
     /// A segment that is not a regular file, or that cannot be opened.
     Unreadable {
         /// The segment.
@@ -162,6 +170,7 @@ impl Finding {
             | Finding::Foreign { .. }
             | Finding::SegmentsMissing { .. }
             | Finding::ChunksMissing { .. }
+            | Finding::SecondFile { .. }
             | Finding::Unreadable { .. }
             | Finding::Missing { .. }
             | Finding::Broken { .. }
@@ -225,6 +234,7 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
             verified.findings.extend(gone_finding(catalog, number));
             continue;
         }
+        of_segment.findings.extend(second_file(catalog, number));
         if opened.is_err() {
             of_segment.findings.push(Finding::Unreadable { segment: number });
         }
@@ -244,6 +254,11 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
     verified.unfinished += torn.len() as u64;
     verified.findings.extend(altered.into_iter().map(|damaged| damaged.finding(&recordings)));
     Ok(verified)
+}
+
+/// A finding for a segment with two files.
+fn second_file(catalog: &Catalog, number: u64) -> Option<Finding> {
+    catalog.stray_path(number).map(|path| Finding::SecondFile { segment: number, path: named(&path) })
 }
 
 /// A finding for each row of missing segments.
@@ -361,12 +376,12 @@ fn look(
     verified: &mut Verified,
 ) {
     let mut buffer = Vec::new();
-    while let Some(FoundChunk { offset, head }) = walk.next() {
-        buffer.resize(head.stored_len(), 0);
-        let is_read = file.read_exact_at(&mut buffer, offset).is_ok();
+    while let Some(found) = walk.next() {
+        let is_whole = found.read(file, &mut buffer);
+        let FoundChunk { offset, head } = found;
         verified.chunks += 1;
         verified.bytes += head.stored_len() as u64;
-        if !is_read || !is_intact(&buffer, &head) {
+        if !is_whole {
             chain.pending.push(DamagedChunk { segment, offset, number: head.number });
             continue;
         }

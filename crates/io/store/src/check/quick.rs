@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 
 use tapline_sys::disk;
 
-use super::{Finding, SegmentGaps, gone_finding, missing_findings};
+use super::{Finding, SegmentGaps, gone_finding, missing_findings, second_file};
 use crate::catalog::Catalog;
 use crate::erase::rewrite;
 use crate::error::Error;
@@ -159,7 +159,7 @@ impl Segment {
             state: IndexCondition::Missing,
             is_begun: false,
             unindexed: None,
-            findings: Vec::new(),
+            findings: second_file(catalog, number).into_iter().collect(),
         };
         let path = catalog.segment_path(number);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));

@@ -19,7 +19,9 @@ use tapline_filter::Options;
 use tapline_packet::{Interface, Packet};
 use tapline_sys::disk;
 
-pub(crate) use self::chunk::{Blocks, PACKET, packets_of};
+#[cfg(test)]
+pub(crate) use self::chunk::PACKET;
+pub(crate) use self::chunk::{Blocks, packets_of};
 use self::chunk::{Verdict, without};
 use self::link::LinkFilters;
 use self::rewrite::{BATCH_LEN, Rewrite};
@@ -68,7 +70,7 @@ pub struct ErasureAccount {
     pub chunks_by_time: u64,
     /// Not read because their slot does not have the keys of the filter.
     pub chunks_by_keys: u64,
-    /// With a wrong checksum, or not readable: their packets cannot be erased.
+    /// With a wrong checksum, not readable, or with other packets than their head says: none can be erased.
     pub chunks_damaged: u64,
     /// Read, and without packets to be erased.
     pub chunks_left: u64,
@@ -286,7 +288,15 @@ impl Eraser {
             account.chunks_damaged += 1;
             return None;
         };
+        let held = (account.packets_held, account.holds.len());
         let verdicts = self.judge(&section, reader, account);
+        if verdicts.len() != found.head.packets as usize {
+            // The checksum is right, and the head is not: what is in there cannot be erased by it.
+            account.packets_held = held.0;
+            account.holds.truncate(held.1);
+            account.chunks_damaged += 1;
+            return None;
+        }
         let wanted = || verdicts.iter().filter(|verdict| verdict.is_wanted);
         let count = wanted().count() as u64;
         if count == 0 {

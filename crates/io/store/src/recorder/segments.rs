@@ -29,8 +29,8 @@ use crate::index::rollup;
 use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, is_packed, named, remove, sync_directory};
 use crate::packed::PackedPlace;
 use crate::walk::Walk;
-use room::VainDeletions;
 pub(super) use room::{Changes, check_room, count_max};
+use room::{LEFT_WHOLE_MAX, VainDeletions};
 
 /// Segments that exist, and files that wait to become one.
 #[derive(Clone)]
@@ -50,6 +50,10 @@ pub(super) struct Segments {
     /// Sealed segments among these that have their whole room, and give it back where it is needed: with the places of
     /// their chunks if this recorder wrote them.
     whole: BTreeMap<u64, Option<Arc<[PackedPlace]>>>,
+    /// Compressed segments of earlier recordings that may have kept a part of their room, the oldest first.
+    unsure: VecDeque<u64>,
+    /// Whether more of these have their whole room than a recorder leaves.
+    is_copy: bool,
     /// Changes to files that the recorder does not know yet.
     changes: Changes,
     /// Deletions that made no room, as its copies know them too.
@@ -103,6 +107,8 @@ impl Segments {
             room: 0,
             packed: HashMap::new(),
             whole: BTreeMap::new(),
+            unsure: VecDeque::new(),
+            is_copy: false,
             changes: Changes::default(),
             doubled: Vec::new(),
             vain: Arc::default(),
@@ -116,6 +122,7 @@ impl Segments {
             segments.weigh_old(number);
             segments.note_stray(number);
         });
+        segments.is_copy = segments.whole.len() > LEFT_WHOLE_MAX;
         segments.spares = segments.find_spares()?;
         segments.reserve(settings)?;
         Ok(segments)
@@ -253,13 +260,18 @@ impl Segments {
     /// error the file is unchanged, or a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
+        let path = self.catalog.paths.segment_as(number, self.is_packed);
+        for taken in [&path, &self.catalog.paths.segment_as(number, !self.is_packed)] {
+            if taken.symlink_metadata().is_ok() {
+                return Err(Error::NameTaken { path: named(taken) });
+            }
+        }
         let cleared = self.cleared.take();
         if cleared.is_none() && self.spares.is_empty() {
             self.make_room()?;
         }
         let spare = cleared.clone().or_else(|| self.spares.last().cloned());
         let from = spare.ok_or_else(|| Error::NoSegment { path: self.catalog.root().to_owned() })?;
-        let path = self.catalog.paths.segment_as(number, self.is_packed);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
         self.spares.retain(|spare| *spare != from);

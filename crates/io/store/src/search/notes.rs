@@ -4,6 +4,7 @@ use tapline_syntax::units::grouped;
 
 use super::{REACH, SearchAccount, Window};
 use crate::catalog::Catalog;
+use crate::layout::named;
 use crate::moments::shown;
 use crate::recordings::RecordingGap;
 
@@ -19,12 +20,28 @@ impl Catalog {
     ) -> Vec<String> {
         let is_at_end = account.segments_left + account.chunks_left == 0;
         let mut notes = of_account(account);
+        notes.extend(self.second_files());
         notes.extend(gap_lines(&self.recording_gaps(window)));
         match found {
             0 if is_at_end && !follows => notes.push(self.nothing(window, account)),
             _ => notes.extend(self.beginning(window)),
         }
         notes
+    }
+
+    /// Names segments with two files.
+    fn second_files(&self) -> Option<String> {
+        let doubled = self.doubled().ok()?;
+        let path = self.stray_path(*doubled.first()?)?;
+        let more = match doubled.len() - 1 {
+            0 => String::new(),
+            more => format!(", nor are those of {} more", grouped(more as u64)),
+        };
+        let (first, path) = (doubled[0], named(&path));
+        Some(format!(
+            "segment {first} has two files: {} was not searched{more} (tapline store verify names them)",
+            path.display()
+        ))
     }
 
     /// Explains an answer without packets.

@@ -1,7 +1,6 @@
 //! The end of a recording that goes on: chunks as they are written.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use tapline_packet::Timestamp;
@@ -9,7 +8,6 @@ use tapline_sys::disk::PieceFile;
 
 use super::SearchAccount;
 use super::plan::{ChunkSpan, OpenSegment, Plan, Stretch, stretches};
-use crate::chunk::is_intact;
 use crate::layout::is_packed;
 use crate::recorder::WRITES_MAX;
 use crate::walk::{FoundChunk, Walk};
@@ -145,11 +143,7 @@ impl Plan {
 /// The chunks from a place on, whether they are whole or not.
 fn chunks(segment: &OpenSegment, mut walk: Walk<'_>) -> Vec<TailChunk> {
     let mut bytes = Vec::new();
-    let chunk = |found: FoundChunk| {
-        bytes.resize(found.head.stored_len(), 0);
-        let is_read = segment.file.file().read_exact_at(&mut bytes, found.offset).is_ok();
-        let is_whole = is_read && is_intact(&bytes, &found.head);
-        TailChunk { found, is_whole }
-    };
+    let chunk =
+        |found: FoundChunk| TailChunk { is_whole: found.read(segment.file.file(), &mut bytes), found };
     std::iter::from_fn(|| walk.next()).map(chunk).collect()
 }

@@ -479,3 +479,39 @@ fn a_forged_head_of_an_index_is_found() {
     assert_eq!(repair(&catalog, &mut |_, _| true).unwrap().made, 1);
     assert_eq!(check(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }
+
+#[test]
+fn a_file_with_the_name_of_the_next_segment_stays() {
+    for (compress, ending) in
+        [None, Some(1)].into_iter().flat_map(|one| ["pcapng", "pcapng.zst"].map(|ending| (one, ending)))
+    {
+        let context = format!("{compress:?}, {ending}");
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let settings = RecorderSettings { compress, size: 64 << 20, ..SETTINGS };
+        let mut recorder = Recorder::open(root, settings, &ethernet(), at(0)).unwrap();
+        let taken = root.join(format!("seg/00000002.{ending}"));
+        fs::write(&taken, "mine").unwrap();
+        let (mut end, mut news) = (0, Vec::new());
+        let mut record_until = |recorder: &mut Recorder, word: &str| {
+            while !news.iter().any(|line: &String| line.contains(word)) {
+                assert!(end < 50_000, "{context}: never {word:?}: {news:?}");
+                let packets: Vec<_> = (end..end + 500).map(|number| numbered(number, 1000)).collect();
+                record(recorder, &packets, at(0));
+                recorder.tick(NO_LOSSES, &[], &ethernet(), at(2)).unwrap();
+                news.extend(recorder.news());
+                end += 500;
+            }
+            end
+        };
+        record_until(&mut recorder, "another file has the name of the next segment");
+        assert_eq!(fs::read_to_string(&taken).unwrap(), "mine", "{context}");
+        fs::remove_file(&taken).unwrap();
+        let end = record_until(&mut recorder, "segment 2 is begun: the recording continues");
+        recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+        let totals = recorder.totals();
+        assert_eq!(totals.written + totals.lost, end, "{context}: {totals:?}");
+        assert_eq!(found(&mut search(root, Window::ALL)).len() as u64, totals.written, "{context}");
+        assert_eq!(findings(root), Vec::new(), "{context}");
+    }
+}

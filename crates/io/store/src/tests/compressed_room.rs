@@ -80,6 +80,56 @@ fn a_copy_without_holes_loses_no_segment() {
     assert_eq!(findings(&copy), Vec::new());
 }
 
+/// A recorder leaves some segments with their whole room, which the next one gives back and does not report.
+#[test]
+fn a_restart_is_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = RecorderSettings { size: 12 << 20, ..packed() };
+    let mut given = 0;
+    for round in 0..6_u64 {
+        let mut recorder = Recorder::open(folder.path(), settings.clone(), &ethernet(), at(0)).unwrap();
+        let before = room(folder.path());
+        for from in (round * 9000..round * 9000 + 9000).step_by(900) {
+            let packets: Vec<_> = (from..from + 900).map(|number| numbered(number, 500)).collect();
+            record(&mut recorder, &packets, at(0));
+            recorder.tick(NO_LOSSES, &[], &ethernet(), at(2)).unwrap();
+        }
+        recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+        given += before.saturating_sub(room(folder.path()));
+        let news = recorder.news();
+        assert!(!news.iter().any(|line| line.contains("whole length")), "round {round}: {news:?}");
+    }
+    assert!(given > 0, "nothing was given back");
+}
+
+/// A recorder that was killed while it gave room back left the rest; another gives it back before it deletes segments.
+#[test]
+fn room_that_a_kill_left_is_given_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let large = RecorderSettings { size: 64 << 20, ..packed() };
+    record_range(root, &large, 0..80_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let numbers = catalog.numbers().unwrap();
+    let half = 2 << 20;
+    for number in &numbers {
+        let path = catalog.segment_path(*number);
+        let file = fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
+        tapline_sys::disk::reserve_part(&file, half..4 << 20).unwrap();
+    }
+    assert!(numbers.len() > 8 && room(root) > numbers.len() as u64 * half, "{numbers:?}, {}", room(root));
+    let mut recorder = Recorder::open(root, packed(), &ethernet(), at(0)).unwrap();
+    record(&mut recorder, &[numbered(80_000, 500)], at(0));
+    recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+    let news = recorder.news();
+    assert!(!news.iter().any(|line| line.contains("had to go")), "{news:?}");
+    assert_eq!(recorder.totals().recycled, 0);
+    assert_eq!(catalog.numbers().unwrap(), numbers);
+    assert!(room(root) <= SETTINGS.size + SETTINGS.size / 50, "{}", room(root));
+    assert!(found(&mut search(root, Window::ALL)) == (0..=80_000).collect::<Vec<_>>());
+    assert_eq!(findings(root), Vec::new());
+}
+
 #[test]
 fn the_last_files_with_their_room_keep_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -159,6 +209,16 @@ fn forged_sections_count_as_damage() {
             let account = search.account();
             assert_eq!((count, account.chunks_damaged), (270, 1), "{compress:?} {number}: {account:?}");
             assert!(!findings(folder.path()).is_empty());
+            let scope = ErasureScope {
+                window: Window::ALL,
+                filter: String::new(),
+                options: Options::default(),
+                why: String::new(),
+            };
+            let mut eraser = Eraser::open(catalog, scope).unwrap();
+            let erased = eraser.erase(&mut |_, _| true).unwrap();
+            assert_eq!((erased.packets_erased, erased.chunks_damaged), (270, 1), "{compress:?} {number}");
+            assert!(erased.is_balanced(), "{erased:?}");
         }
     }
 }

@@ -390,6 +390,10 @@ pub(super) fn finding_text(finding: &Finding) -> String {
         }
         Finding::SegmentsMissing { first, last } => missing_text(*first, *last),
         Finding::ChunksMissing { segment, chunks } => chunks_missing_text(*segment, *chunks),
+        Finding::SecondFile { segment, path } => {
+            let path = printable(&path.display().to_string());
+            format!("segment {segment} has two files: {path} is not read; move it away")
+        }
         Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
             format!("segment {segment}: chunk {found} is in the place of chunk {expected}")

@@ -28,6 +28,13 @@ use crate::packed::{self, PackedPlace};
 /// and gives its room back: one of them becomes the next segment.
 const WHOLE_MIN: usize = 2;
 
+/// Compressed segments with their whole room that a recorder may leave: these, the one that it was sealing when it was
+/// killed, and the one that it was writing.
+pub(super) const LEFT_WHOLE_MAX: usize = WHOLE_MIN + 2;
+
+/// Segments of earlier recordings that are looked at for room, before one is deleted.
+const LOOKS_MAX: usize = 8;
+
 /// Changes to the files of a store that made room.
 #[derive(Clone, Default)]
 pub(in super::super) struct Changes {
@@ -39,9 +46,10 @@ pub(in super::super) struct Changes {
     beyond: u64,
     /// Segments that gave back what compression left of their room, as far as they could.
     given: Vec<u64>,
-    /// The number of those that an earlier recording, or a copy of the store, left with their whole room, and the
-    /// bytes that these gave back.
+    /// The number of those that a copy of the store left with their whole room, and the bytes that these gave back.
     left: (u64, u64),
+    /// Segments of earlier recordings that were looked at for room.
+    looked_at: Vec<u64>,
     /// Segments that could give nothing back, with the reason, and segments with two files.
     refused: Vec<String>,
 }
@@ -115,8 +123,10 @@ impl Segments {
     /// Learns the room of a segment of an earlier recording.
     pub(super) fn weigh_old(&mut self, number: u64) {
         self.weigh(number);
-        if self.packed.get(&number) == Some(&self.segment_len()) {
-            self.whole.insert(number, None);
+        match self.packed.get(&number) {
+            Some(room) if *room == self.segment_len() => drop(self.whole.insert(number, None)),
+            Some(_) => self.unsure.push_back(number),
+            None => {}
         }
     }
 
@@ -244,11 +254,30 @@ impl Segments {
     /// Has the oldest compressed segment of those with their whole room give back the rest. `false` if there is none.
     fn give_room_back(&mut self) -> bool {
         let newest = self.newest();
-        let Some(number) = self.whole.keys().copied().find(|number| Some(*number) != newest) else {
-            return false;
-        };
+        let known = self.whole.keys().copied().find(|number| Some(*number) != newest);
+        let Some(number) = known.or_else(|| self.find_unreleased()) else { return false };
         self.give_back(number);
         true
+    }
+
+    /// Looks for a segment of an earlier recording that kept a part of its room, as after a recorder that was killed
+    /// while it gave it back.
+    fn find_unreleased(&mut self) -> Option<u64> {
+        let (store, len) = (self.catalog.id, self.segment_len());
+        for _ in 0..LOOKS_MAX {
+            let number = self.unsure.pop_front()?;
+            self.changes.looked_at.push(number);
+            if Some(number) == self.newest() || !self.packed.contains_key(&number) {
+                continue;
+            }
+            let path = self.catalog.segment_path(number);
+            let file = disk::open_regular(&path, OpenOptions::new().read(true).write(true));
+            // One that cannot be read keeps its room.
+            if file.and_then(|file| packed::release_samples(&file, store, number, len)).unwrap_or(false) {
+                return Some(number);
+            }
+        }
+        None
     }
 
     fn give_back(&mut self, number: u64) {
@@ -274,7 +303,7 @@ impl Segments {
         self.weigh(number);
         self.changes.given.push(number);
         let given = before.saturating_sub(self.weight(number));
-        if is_old && given > 0 {
+        if is_old && self.is_copy && given > 0 {
             self.changes.left.0 += 1;
             self.changes.left.1 += given;
         }
@@ -291,6 +320,7 @@ impl Segments {
     /// Learns of changes that another thread made.
     pub(super) fn learn(&mut self, changes: Changes) {
         changes.recycled.iter().for_each(|number| self.drop_number(*number));
+        self.unsure.retain(|number| !changes.looked_at.contains(number));
         for &number in changes.given.iter().filter(|number| !changes.recycled.contains(number)) {
             self.whole.remove(&number);
             self.weigh(number);
