@@ -16,6 +16,9 @@ pub enum HandleKind {
     Live,
     /// An interface of this machine, in front of its stack: all packets are received, and VLAN tags are in their bytes.
     Front,
+    /// The kernel of this machine, which dropped the packets: it knows their interface, and not whether they were
+    /// received or sent.
+    Dropped,
     /// Neither: a link type alone.
     Dead,
 }

@@ -134,6 +134,12 @@ impl DroppedPackets {
         })
     }
 
+    /// Whether this is the interface of such a source.
+    pub fn is_its(interface: &Interface) -> bool {
+        let (label, link_type) = (DroppedPackets::LABEL, DroppedPackets::LINK_TYPE);
+        interface.name == label && interface.link_type == link_type && interface.if_index == 0
+    }
+
     /// Bytes of the ring.
     pub fn ring_len(&self) -> u32 {
         self.ring_len

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow};
 use tapline_bpf::DumpFormat;
-use tapline_capture::af_packet;
+use tapline_capture::{DroppedPackets, af_packet};
 use tapline_filter::{HandleKind, Options};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
@@ -74,6 +74,7 @@ impl Compiler {
 
     /// Options of the compiler for packets of `interface`.
     pub(crate) fn options(&self, interface: &Interface) -> Options {
+        let is_dropped = self.handle == HandleKind::Live && DroppedPackets::is_its(interface);
         let netmask = match self.handle {
             HandleKind::Live => self.netmasks.get(&interface.name).copied(),
             _ => Some(0), // as tcpdump -r
@@ -82,7 +83,7 @@ impl Compiler {
             link_type: interface.link_type,
             snap_len: self.snap_len,
             netmask,
-            handle: self.handle,
+            handle: if is_dropped { HandleKind::Dropped } else { self.handle },
             optimise: self.optimise,
             ..self.language.options(Options::default())
         }
@@ -177,6 +178,18 @@ mod tests {
     #[test]
     fn comments_of_a_file_are_blanked() {
         assert_eq!(without_comments("# all\ntcp # \u{fc} # web\nport 80#"), "     \ntcp          \nport 80 ");
+    }
+
+    /// No packet of `drops:` has a direction, and packets of other interfaces have one.
+    #[test]
+    fn packets_that_the_kernel_dropped_have_no_direction() {
+        let compiler = Compiler::new(262_144, true, LanguageArgs::default(), true, None);
+        let drops = Interface::new("drops", LinkType::RAW);
+        let error = compiler.program("udp and outbound", &drops).unwrap_err().to_string();
+        assert!(error.contains("'outbound' not supported on packets that the kernel dropped"), "{error}");
+        assert!(compiler.program("udp port 53 and ifindex 3", &drops).is_ok());
+        let tunnel = Interface { if_index: 3, ..drops };
+        assert!(compiler.program("udp and outbound", &tunnel).is_ok());
     }
 
     /// Interfaces alike share the last filter; others, and other texts, get their own.

@@ -61,6 +61,13 @@ impl Scope<'_> {
             LinkType::LINUX_SLL2 => equal(self.at_link(10), Width::Byte, SENT, NAME),
             // The kernel runs a program in front of its stack for received packets alone.
             _ if self.options.handle == HandleKind::Front => return Ok(Predicate::Constant(!outbound)),
+            _ if self.options.handle == HandleKind::Dropped => {
+                let word = code_word(outbound);
+                let message = format!("'{word}' not supported on packets that the kernel dropped");
+                let hint =
+                    "it does not say whether they were received or sent; use addresses: src host, dst net";
+                return Err(Error::whole(message).hint(hint));
+            }
             _ => {
                 self.require_live(code_word(outbound))?;
                 equal(self.at_packet(ancillary::PKTTYPE), Width::Half, SENT, NAME)
@@ -78,7 +85,7 @@ impl Scope<'_> {
     }
 
     fn require_live(&self, word: &str) -> Result<()> {
-        if matches!(self.options.handle, HandleKind::Live | HandleKind::Front) {
+        if matches!(self.options.handle, HandleKind::Live | HandleKind::Front | HandleKind::Dropped) {
             return Ok(());
         }
         Err(Error::whole(format!("not a live capture, '{word}' not supported on {}", self.link_name()))

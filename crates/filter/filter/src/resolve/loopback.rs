@@ -35,7 +35,7 @@ impl Scope<'_> {
     fn ipv6_families(&self) -> &'static [u32] {
         match self.options.handle {
             HandleKind::Savefile => &IPV6_IN_FILES,
-            HandleKind::Live | HandleKind::Front | HandleKind::Dead => &[IPV6_HERE],
+            HandleKind::Live | HandleKind::Front | HandleKind::Dropped | HandleKind::Dead => &[IPV6_HERE],
         }
     }
 

@@ -136,7 +136,7 @@ fn tests_unknown_on_a_link_type_are_refused() {
 
 #[test]
 fn options_can_be_at_fault() {
-    let refuse = |text, options: Options| compile(text, &options).expect_err("an error").message;
+    let refuse = |text: &str, options: Options| compile(text, &options).expect_err("an error").message;
     let unknown = Options { netmask: None, ..options(LinkType::ETHERNET) };
     assert_eq!(refuse("ip broadcast", unknown), "netmask not known, so 'ip broadcast' not supported");
     assert_eq!(
@@ -146,6 +146,15 @@ fn options_can_be_at_fault() {
     let live = Options { handle: HandleKind::Live, ..options(LinkType::ETHERNET) };
     assert!(compile("vlan and ip6 protochain 6", &Options { optimise: false, ..live.clone() }).is_err());
     assert!(compile("inbound", &live).is_ok());
+    let dropped = Options { handle: HandleKind::Dropped, ..options(LinkType::RAW) };
+    for word in ["inbound", "outbound"] {
+        let text = format!("udp and not {word}");
+        assert_eq!(
+            refuse(&text, dropped.clone()),
+            format!("'{word}' not supported on packets that the kernel dropped")
+        );
+    }
+    assert!(compile("ifindex 3 and udp port 53", &dropped).is_ok());
 }
 
 #[test]
