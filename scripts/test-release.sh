@@ -102,5 +102,5 @@ modules=${CARGO_TARGET_DIR:-target}/node/node_modules
 if [ -n "$picture" ] && command -v chromium >/dev/null && [ -d "$modules/playwright-core" ]; then
     while sleep 0.1; do curl -sf "http://127.0.0.1:8000/$(basename "$(ls "$files"/*.deb | head -1)")" >/dev/null; done &
     running+=($!)
-    NODE_PATH=$(realpath "$modules") PICTURE=$picture node scripts/page-speed.cjs "$address" 1 2
+    NODE_PATH=$(realpath "$modules") PAGES=overview PICTURE=$picture node scripts/page-speed.cjs "$address" 1 2
 fi

@@ -1,11 +1,10 @@
 // The state, the address that has all of it, the events of the server, and the keys.
 import { render, Component } from "/vendor/preact.mjs";
-import { first, session } from "/start.mjs";
-import { html, release, amount, clock, UNITS } from "/show.mjs";
+import { PARTS, parts, question, first } from "/start.mjs";
+import { html, amount, clock, UNITS } from "/show.mjs";
+import { look } from "/table.mjs";
 import { PAGES, SHOW, STACKS, span, windowOf } from "/pages.mjs";
 
-// Parts of the page's address, with their defaults.
-const PARTS = { page: "overview", filter: "", window: 10, host: "", by: "", unit: "bits", dimension: "host_out", length: 86400, from: "", to: "", freeze: "", sort: "", end: "" };
 const KEPT_POINTS = 300;
 const EMPTY_SERIES = { t: [], bits: [], packets: [], lost: [], active: [], in_bits: [], out_bits: [], in_packets: [], out_packets: [] };
 
@@ -26,10 +25,10 @@ const app = {
     history.pushState(null, "", app.address(change));
     arrive();
   },
-  follow(event) {
+  follow(event, link = event.currentTarget) {
     if (event.metaKey || event.ctrlKey || event.shiftKey || event.button) return;
     event.preventDefault();
-    history.pushState(null, "", event.currentTarget.href);
+    history.pushState(null, "", link.href);
     arrive();
   },
   /** The order of the tables: descending, then ascending, then that of the amount. It is in the address, so that it is there after a way back. */
@@ -91,31 +90,29 @@ async function ask(address) {
   }
 }
 
+/** There is a cookie, or no hope of one. */
+let isReady = false;
+
 /** Takes the state out of the address, and asks for what it shows. */
 function arrive() {
   state.typed = null;
-  const before = { ...state }, query = new URLSearchParams(location.search);
-  for (const [name, usual] of Object.entries(PARTS)) {
-    const value = query.get(name) ?? usual;
-    state[name] = typeof usual === "number" ? Number(value) || usual : value;
-  }
+  const before = { ...state };
+  Object.assign(state, parts());
   if (!Object.hasOwn(SHOW, state.page)) state.page = "overview";
   if (!Object.hasOwn(UNITS, state.unit)) state.unit = "bits";
   if (!Object.hasOwn(STACKS, state.by)) state.by = "";
   if (before.sort !== state.sort || !state.sorting) state.sorting = state.sort ? { by: state.sort.replace(/\.up$/, ""), down: !state.sort.endsWith(".up") } : null;
   if (before.filter !== state.filter) [state.isRefused, state.problem] = [false, ""];
+  if (!isReady) return;
   const isOther = ["page", "filter", "window", "host", "by"].some((name) => before[name] !== state[name]);
   if (isOther || !source) listen();
   if (state.page === "history") askHistory();
   if (state.page === "events") askWatched();
-  if (state.page === "packets" && (before.page !== "packets" || ["from", "to", "filter", "end"].some((name) => before[name] !== state[name]))) app.fetchPackets();
+  if (state.page === "packets" && (before.page !== "packets" || !state.found || ["from", "to", "filter", "end"].some((name) => before[name] !== state[name]))) app.fetchPackets();
   if (state.page === "packets") askSources();
   if (state.page === "hosts" && state.host) askAbout();
-  if (before.page !== state.page) {
-    release();
-    scrollTo(0, 0);
-  }
-  if (state.page !== "overview") complete();
+  if (before.page !== state.page) scrollTo(0, 0);
+  if (state.page !== "overview" || state.data) complete();
   show();
 }
 
@@ -168,10 +165,9 @@ function listen() {
   source?.close();
   source = null;
   if (document.hidden) return;
-  const { page, window: seconds, host, by } = state;
+  const { page } = state;
   // The page of packets accepts filters that flows reject, and its list shows the error itself.
-  const filter = page === "packets" ? "" : state.isRefused ? state.applied : state.filter;
-  const query = new URLSearchParams({ page, filter, window: seconds, host, ...(page === "overview" && { stack: by }) });
+  const query = question(state.isRefused ? { ...state, filter: state.applied } : state), filter = query.get("filter");
   const stream = new EventSource(`/api/events?${query}`);
   source = stream;
   stream.onmessage = (event) => {
@@ -194,18 +190,24 @@ function listen() {
   };
 }
 
+/** Pages that have nothing of this second but their head. */
+const PAST = ["history", "packets", "events"];
+const headOf = ({ is_alive: isAlive, process, others, rights, window }) => JSON.stringify([isAlive, process, others, rights, window.lost_ring + window.lost_daemon]);
+
 function take(data, page, filter) {
   const isFrozen = state.freeze === "yes" && state.data && state.shown === page;
+  const before = state.isOpen && !state.problem && state.shown === page && headOf(state.data);
   if (!state.isRefused) state.problem = "";
   state.isOpen = true;
-  if (data.second && (data.number !== state.series.number || filter !== state.series.filter)) add(data, filter);
+  if (isReady && data.second && (data.number !== state.series.number || filter !== state.series.filter)) add(data, filter);
   if (isFrozen) return;
   state.data = data;
-  state.shown = page;
   // The addresses of this host come with the first numbers.
   if (state.page === "history" && data.process?.own?.length && state.past?.hasOwn === false) askHistory();
+  if (PAST.includes(page) && before === headOf(data)) return;
+  state.shown = page;
   show();
-  if (!state.isWhole) requestAnimationFrame(() => setTimeout(complete));
+  if (isReady) complete();
 }
 
 /** Numbers have a frame of their own, before tables and charts. */
@@ -301,7 +303,7 @@ class Tabs extends Component {
 
 function Page() {
   const { data, page, filter, unit } = state;
-  const needsMeter = !["history", "packets", "events"].includes(page);
+  const needsMeter = !PAST.includes(page);
   const isOf = state.shown === page;
   return html`<a class="skip" href="#main">to the numbers</a>
     <header><div class="bar"><a class="brand" href="/" onClick=${app.follow}><img src="/favicon.svg" alt=""/>Tapline</a>
@@ -331,6 +333,7 @@ const recent = () => (state.watched?.answer?.events ?? []).filter((event) => eve
 const show = () => {
   const count = recent().length, title = `${count ? `(${count}) ` : ""}${PAGES.find(([name]) => name === state.page)[1]} – Tapline`;
   if (document.title !== title) document.title = title;
+  look();
   render(html`<${Page}/>`, document.getElementById("app"));
 };
 const nextUnit = () => { const names = Object.keys(UNITS); app.go({ unit: names[(names.indexOf(state.unit) + 1) % names.length] }); };
@@ -380,12 +383,20 @@ setInterval(() => { if (!document.hidden && state.sources?.length === 0) askSour
 // Events come without a meter, too.
 setInterval(() => { if (!document.hidden && state.freeze !== "yes" && state.isWhole) askWatched(); }, 2000);
 
+/** Milliseconds after which the page is shown without its first numbers. */
+const PATIENCE = 100;
+
+/** The first numbers come before everything else that the page asks for, and with the page: a frame without them would only take their time. */
 async function begin() {
   if (state.theme) document.documentElement.dataset.theme = state.theme;
-  await session;
   arrive();
-  askSources();
-  const { page, filter } = state, data = await first;
-  if (data && !state.data && state.page === page) take(data, page, filter);
+  const { page, filter } = state, waiting = setTimeout(show, PATIENCE), data = await first;
+  clearTimeout(waiting);
+  if (data && state.page === page) take(data, page, filter); else show();
+  requestAnimationFrame(() => setTimeout(() => {
+    isReady = true;
+    arrive();
+    askSources();
+  }));
 }
 begin();

@@ -1,6 +1,7 @@
 // The pages: each is a function of the state and what the server said.
 import { Chart } from "/charts.mjs";
-import { html, Sums, amount, text, whole, short, clock, moment, UNITS } from "/show.mjs";
+import { html, amount, text, whole, short, clock, moment, UNITS } from "/show.mjs";
+import { Sums } from "/table.mjs";
 
 export const PAGES = [
   ["overview", "Overview"], ["hosts", "Hosts"], ["pairs", "Pairs"], ["flows", "Flows"], ["protocols", "Protocols"],
@@ -13,20 +14,26 @@ const QUIC_PORT = 443;
 
 const serviceKey = (row) => (row.has_port ? `${row.protocol} ${row.port}` : row.protocol);
 const portName = (row) => (row.protocol === "udp" && row.port === QUIC_PORT ? "quic" : PORTS[row.port]);
-const service = (row) => (row.has_port && portName(row) ? html`${portName(row)} <span class="note">${serviceKey(row)}</span>` : serviceKey(row));
+/** A service as the pieces of a cell; `href`: where its name leads. */
+const service = (row, href, title) => (row.has_port && portName(row) ? [{ text: portName(row), href, title }, " ", { kind: "note", text: serviceKey(row) }] : href ? { text: serviceKey(row), href, title } : serviceKey(row));
 const named = (row) => (row.key === "" ? "no name" : row.key);
 const ownOf = (data) => new Set(data?.process?.own ?? []);
 /** The name under which clients asked for a host last. */
 const nameOf = (app, host) => app.state.data?.names?.[host] ?? app.state.past?.answer?.names?.[host];
-const hostAddress = (app, host) => app.address({ page: "hosts", host, from: "", to: "" });
-const hostLink = (app, host, kind) => html`<a class=${kind} href=${hostAddress(app, host)} onClick=${app.follow} title=${nameOf(app, host)}>${host}</a>`;
+let hostsAddress = {};
+/** The address of a host's page. A table has many: the parts that are alike are put together once. */
+const hostAddress = (app, host) => {
+  if (hostsAddress.search !== location.search) hostsAddress = { search: location.search, text: app.address({ page: "hosts", host: "", from: "", to: "" }) };
+  return `${hostsAddress.text}&host=${encodeURIComponent(host)}`;
+};
+const hostLink = (app, host, kind) => ({ kind, href: hostAddress(app, host), title: nameOf(app, host), text: host });
 /** A host with its name; a link next to other text is underlined. */
 const hostCell = (app, host, kind) => {
   const name = nameOf(app, host);
-  return name ? html`${hostLink(app, host, "named")} <span class="name">${name}</span>` : hostLink(app, host, kind);
+  return name ? [hostLink(app, host, "named"), " ", { kind: "name", text: name }] : [hostLink(app, host, kind)];
 };
-const pairCell = (app, row) => html`${hostCell(app, row.a, "named")} ⇄ ${hostCell(app, row.b, "named")}`;
-const filterLink = (app, word, label) => html`<a href=${app.address({ filter: join(app.state.filter, word) })} onClick=${app.follow} title=${`filter: ${word}`}>${label}</a>`;
+const pairCell = (app, row) => [...hostCell(app, row.a, "named"), " ⇄ ", ...hostCell(app, row.b, "named")];
+const filterAddress = (app, word) => app.address({ filter: join(app.state.filter, word) });
 // A filter line with one term more; pcap-filter text is joined with `and`.
 const isText = (word) => !word.startsWith("host:") && !word.startsWith("app:");
 const join = (filter, term) => {
@@ -54,7 +61,7 @@ export const windowOf = (data) => { const end = (data?.second?.end_ns ?? 0) / 1e
 
 function Table(app, data, kind, id, title, columns, extra = {}) {
   const empty = data.fitting ? "No flow of this window fits the filter." : data.window.offered[0] ? "Nothing in this window." : "No packets in this window.";
-  return html`<${Sums} id=${id} title=${title} table=${data.page?.[id] ?? extra.table} columns=${columns} keyOf=${keys[kind]} empty=${empty}
+  return html`<${Sums} key=${`${app.state.page} ${id}`} follow=${app.follow} id=${id} title=${title} table=${data.page?.[id] ?? extra.table} columns=${columns} keyOf=${keys[kind]} empty=${empty}
     unit=${app.state.unit} seconds=${span(data)} sort=${app.state.sorting} onSort=${app.sortBy} own=${kind === "host" ? ownOf(data) : undefined} ...${extra}/>`;
 }
 
@@ -161,8 +168,8 @@ export function overview(app, data) {
     <div class="grid">
       ${Table(app, data, "host", "host_out", "Top senders", out())}
       ${Table(app, data, "host", "host_in", "Top receivers", out())}
-      ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: (row) => (row.has_port ? filterLink(app, `port ${row.port}`, service(row)) : service(row)) }, flows])}
-      ${Table(app, data, "name", "name", "Names and applications", [{ name: "name", wide: true, cell: (row) => (row.key ? filterLink(app, `app:${row.key}`, row.key) : "no name") }, flows])}
+      ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: (row) => (row.has_port ? service(row, filterAddress(app, `port ${row.port}`), `filter: port ${row.port}`) : service(row)) }, flows])}
+      ${Table(app, data, "name", "name", "Names and applications", [{ name: "name", wide: true, cell: (row) => (row.key ? { href: filterAddress(app, `app:${row.key}`), title: `filter: app:${row.key}`, text: row.key } : "no name") }, flows])}
     </div>
     ${events.length > 0 && Events(app, "latest", "Events", "the latest five; key 0 for all", events.slice(0, 5))}
     ${Table(app, data, "pair", "pair", "Pairs of hosts", pairColumns(app, data))}`;
@@ -196,7 +203,7 @@ function host(app, data) {
   const page = data.page, name = app.state.host, { unit } = app.state, seconds = span(data), about = app.state.about?.host === name ? app.state.about : null;
   if (!page?.in) return html`<div class="card message">Loading …</div>`;
   const side = (row) => (row.amount ? amount(row.amount, unit, seconds) : `at most ${amount(row.error, unit, seconds)}`);
-  const part = (kind, id, title, columns) => html`<${Sums} id=${id} title=${title} note="of the flows that have a row" table=${{ ...page[id], unfitting: [0, 0], not_ip: [0, 0], unread: [0, 0], sum: [0, 0], lost: 0 }}
+  const part = (kind, id, title, columns) => html`<${Sums} key=${`host ${id}`} follow=${app.follow} id=${id} title=${title} note="of the flows that have a row" table=${{ ...page[id], unfitting: [0, 0], not_ip: [0, 0], unread: [0, 0], sum: [0, 0], lost: 0 }}
     columns=${columns} keyOf=${keys[kind]} unit=${unit} seconds=${seconds} sort=${app.state.sorting} onSort=${app.sortBy} rest=${false}/>`;
   const other = (row) => (row.a === name ? row.b : row.a);
   const past = about?.answer?.past, toItsPackets = toPackets(app, { filter: `host:${name}` });
@@ -211,7 +218,7 @@ function host(app, data) {
     ${past?.t.length > 1 && html`<${Chart} title="The last day" note=${`by the ${past.tier}, from the history`} t=${past.t} series=${lines(past, unit, "")} height=${150} onWindow=${toItsPackets}/>`}
     <${About} app=${app} page=${page} about=${about}/>
     <div class="grid">${part("pair", "pair", "Peers", [{ name: "peer", wide: true, cell: (row) => hostCell(app, other(row)) }, flows])}
-      ${part("service", "service", "Services", [{ name: "service", cell: service }, flows])}
+      ${part("service", "service", "Services", [{ name: "service", cell: (row) => service(row) }, flows])}
       ${part("name", "name_", "Names and applications", [{ name: "name", wide: true, cell: named }, flows])}</div>
     ${part("flow", "flow", "Flows", flowColumns(app, data))}`;
 }
@@ -256,8 +263,8 @@ function Ribbons(app, data) {
 export const pairs = (app, data) => html`${Ribbons(app, data)}${Table(app, data, "pair", "pair", "Pairs of hosts", pairColumns(app, data))}`;
 
 const flowColumns = (app, data) => [
-  { name: "flow", cell: (row) => html`<span class="visually-hidden">${row.protocol}</span>${hostLink(app, row.a)}${row.has_port ? `:${row.a_port}` : ""} → ${hostLink(app, row.b)}${row.has_port ? `:${row.b_port}` : ""}${row.name && html`<span class="under name">${row.name}</span>`}` },
-  { name: "protocol", cell: (row) => html`${row.protocol}${row.has_port && portName({ ...row, port: row.b_port }) ? html` <span class="note">${portName({ ...row, port: row.b_port })}</span>` : ""}`, less: true, value: (row) => row.protocol },
+  { name: "flow", cell: (row) => [hostLink(app, row.a), `${row.has_port ? `:${row.a_port}` : ""} → `, hostLink(app, row.b), row.has_port && `:${row.b_port}`, { kind: "under name", text: `${row.protocol} ${row.name ?? ""}` }] },
+  { name: "protocol", cell: (row) => { const name = row.has_port && portName({ ...row, port: row.b_port }); return [row.protocol, name && " ", name && { kind: "note", text: name }]; }, less: true, value: (row) => row.protocol },
   { name: "application, name", wide: true, less: true, cell: (row) => row.name || "–", value: (row) => row.name },
   ...sides(app, data), packets,
   { name: "state", less: true, cell: (row) => row.state, value: (row) => row.state },
@@ -270,7 +277,7 @@ const flowFilter = (row) => `host:${row.a} host:${row.b}` + (row.has_port ? ` po
 
 export function protocols(app, data) {
   return html`<div class="grid">
-    ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: service }, packets, flows])}
+    ${Table(app, data, "service", "service", "Services", [{ name: "service", cell: (row) => service(row) }, packets, flows])}
     ${Table(app, data, "name", "name", "Names and applications", [{ name: "name", wide: true, cell: named }, packets, flows])}
     ${Table(app, data, "key", "segment", "VLANs and tunnels", [{ name: "segment", cell: (row) => row.key }, packets, flows])}
     ${Table(app, data, "key", "interface", "Interfaces", [{ name: "interface", cell: (row) => row.name || row.key }, packets, flows])}</div>`;
@@ -372,7 +379,7 @@ export function history(app) {
     ${traffic && html`<${Chart} title="Traffic" note=${traffic.note} t=${traffic.t} series=${traffic.series} span=${asked} height=${210} marks=${marks(app, past.watched)} follow=${app.follow}
         onWindow=${(from, to) => app.go({ from: Math.floor(from), to: Math.ceil(to) })}>${layerChoice(app)}</>
       ${points.lost.some((count) => count > 0) && html`<${Chart} title="Dropped before capture" note="packets" t=${points.t} span=${asked} height=${96} series=${[{ name: "dropped", unit: "packets", values: points.lost, color: "--bad", bars: true }]}/>`}
-      ${isOf && html`<${Sums} id="past" at=${past} title=${`Top ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds} own=${of[2] === "host" ? ownOf(app.state.data) : undefined} sort=${app.state.sorting} onSort=${app.sortBy}
+      ${isOf && html`<${Sums} key=${of[0]} follow=${app.follow} id="past" at=${past} title=${`Top ${of[1]}`} note=${`${answer.buckets} ${answer.tier}s`} table=${answer.table} keyOf=${keys[of[2]]} unit=${unit} seconds=${seconds} own=${of[2] === "host" ? ownOf(app.state.data) : undefined} sort=${app.state.sorting} onSort=${app.sortBy}
         columns=${[{ name: of[2] === "key" ? of[1] : of[2], wide: of[2] === "name", cell }, packets, flows]}/>`}`}
     ${past?.watched?.answer?.events.length > 0 && Events(app, "past-events", "Events", extent(past.watched.answer, ", of this window"), past.watched.answer.events)}
     ${past?.watched?.answer?.tables.length > 0 && html`<div class="grid">${past.watched.answer.tables.map(Recorded)}</div>`}`;

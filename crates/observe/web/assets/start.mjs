@@ -1,17 +1,20 @@
-// What takes time is begun while the browser still reads the other modules: the cookie for the token, then the first answer.
+// Runs before all else: the request for the first numbers is on its way while the browser makes the page.
 const token = new URLSearchParams(location.hash.slice(1)).get("token");
 if (token) history.replaceState(null, "", location.pathname + location.search);
 
-/** Resolves once there is a cookie, or the next request says that there is none. */
-export const session = token
-  ? fetch("/api/session", { headers: { Authorization: `Bearer ${token}` } }).catch(() => null)
-  : Promise.resolve(null);
+/** Parts of the page's address, with their defaults. */
+export const PARTS = { page: "overview", filter: "", window: 10, host: "", by: "", unit: "bits", dimension: "host_out", length: 86400, from: "", to: "", freeze: "", sort: "", end: "" };
 
-/** The answer for the address at the start; null without one. */
-export const first = session.then(async () => {
+/** The parts that the address has now. */
+export function parts() {
   const query = new URLSearchParams(location.search);
-  const asked = new URLSearchParams(["page", "filter", "window", "host"].filter((name) => query.has(name)).map((name) => [name, query.get(name)]));
-  if (query.has("by")) asked.set("stack", query.get("by"));
-  const response = await fetch(`/api/page?${asked}`);
-  return response.ok ? await response.json() : null;
-}).catch(() => null);
+  const read = (usual, value) => (typeof usual === "number" ? Number(value) || usual : value ?? usual);
+  return Object.fromEntries(Object.entries(PARTS).map(([name, usual]) => [name, read(usual, query.get(name))]));
+}
+
+/** The question for a page. The first answer and the stream have the same one, so that the server works it out once. */
+export const question = ({ page, filter, window, host, by }) => new URLSearchParams({ page, filter: page === "packets" ? "" : filter, window, host, ...(page === "overview" && { stack: by }) });
+
+/** The answer for the address at the start; null without one. The token is in place of the cookie, which comes with it. */
+export const first = fetch(`/api/page?${question(parts())}`, token ? { headers: { Authorization: `Bearer ${token}` } } : {})
+  .then((response) => (response.ok ? response.json() : null)).catch(() => null);

@@ -135,24 +135,28 @@ impl Access {
         is_port && (is_loopback || self.hosts.contains(&name))
     }
 
-    /// The cookie for a request that brings a token, and the name of its user.
-    pub(crate) fn session(&self, headers: &HeaderMap) -> Result<(String, &str), Refusal> {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let token = given.strip_prefix("Bearer ").unwrap_or_default();
-        let known = self.find(token).ok_or((401, "this token is not the one that tapline view printed"))?;
+    /// The cookie for a request that brings a token; `None` if it does not, or another one.
+    pub(crate) fn session(&self, headers: &HeaderMap) -> Option<String> {
+        let token = &self.bearer(headers)?.text;
         let secure = if self.is_secure { "; Secure" } else { "" };
-        Ok((format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"), &known.user))
+        Some(format!("{COOKIE_NAME}={token}; Path=/; HttpOnly; SameSite=Strict{secure}"))
     }
 
-    /// The rights of a request, by its cookie, and the name of its user; empty for the printed token. Servers at other
-    /// ports of this host may set cookies of the same name.
+    /// The rights of a request, by its token or cookie, and the name of its user; empty for the printed token. Servers
+    /// at other ports of this host may set cookies of the same name.
     pub(crate) fn rights(&self, headers: &HeaderMap) -> Result<(Rights, &str), Refusal> {
         let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
         let pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
         let mut given = pairs.filter(|(name, _)| *name == COOKIE_NAME).map(|(_, value)| value);
-        let token = given.find_map(|value| self.find(value));
+        let token = self.bearer(headers).or_else(|| given.find_map(|value| self.find(value)));
         let token = token.ok_or((401, "open the address that tapline view printed, with its token"))?;
         Ok((token.rights, &token.user))
+    }
+
+    /// The token that a request brings.
+    fn bearer(&self, headers: &HeaderMap) -> Option<&Token> {
+        let given = headers.get(AUTHORIZATION)?.to_str().ok()?;
+        self.find(given.strip_prefix("Bearer ")?)
     }
 
     /// Compares with each token, so that the time reveals nothing.
@@ -228,9 +232,10 @@ mod tests {
         let mut access = Access::new(Rights::Packets, &[], false).expect("random bytes");
         let look = "0123456789abcdef0123456789abcdef";
         access.add_users(&format!("# users\nalice look {look} # of the office\n")).expect("a user");
-        let (cookie, user) =
-            access.session(&headers(&[("authorization", &format!("Bearer {look}"))])).expect("a cookie");
-        assert!(user == "alice" && cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        let brought = headers(&[("authorization", &format!("Bearer {look}"))]);
+        let cookie = access.session(&brought).expect("a cookie");
+        assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"));
+        assert_eq!(access.rights(&brought), Ok((Rights::Look, "alice")));
         let sent = format!("other=1; {}", cookie.split(';').next().expect("a pair"));
         assert_eq!(access.rights(&headers(&[("cookie", &sent)])), Ok((Rights::Look, "alice")));
         let after_another = format!("tapline=of-another-port; {sent}");
@@ -238,7 +243,7 @@ mod tests {
         for wrong in ["tapline=", "tapline=0", "", &format!("tapline={look}0")] {
             assert!(access.rights(&headers(&[("cookie", wrong)])).is_err(), "{wrong}");
         }
-        assert!(access.session(&headers(&[("authorization", "Bearer ")])).is_err());
+        assert_eq!(access.session(&headers(&[("authorization", "Bearer ")])), None);
     }
 
     #[test]

@@ -32,12 +32,6 @@ impl fmt::Display for BrokenOff {
 
 impl std::error::Error for BrokenOff {}
 
-impl From<Vec<u8>> for Answer {
-    fn from(bytes: Vec<u8>) -> Answer {
-        Answer::Whole(Some(bytes.into()))
-    }
-}
-
 impl Body for Answer {
     type Data = Bytes;
     type Error = BrokenOff;

@@ -15,6 +15,7 @@
 mod access;
 mod assets;
 mod body;
+mod bundle;
 #[cfg_attr(not(feature = "tls"), path = "no_certificate.rs")]
 mod certificate;
 mod complaint;

@@ -152,6 +152,7 @@ impl Server {
             // Connections have the options of their listener (tcp(7)). Old kernels do without.
             let socket = SockRef::from(&listener);
             let _ = socket.set_tcp_notsent_lowat(UNSENT_MAX);
+            let _ = socket.set_tcp_nodelay(true);
             let _ = socket.set_tcp_user_timeout(Some(STALL_MAX));
             Ok(listener)
         };

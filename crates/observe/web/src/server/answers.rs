@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, HeaderName, HeaderValue};
+use hyper::header::{ALLOW, HeaderName, HeaderValue, SET_COOKIE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
 use serde_json::json;
@@ -36,10 +36,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
     connection: &Connection,
 ) -> Response<Answer> {
-    let answered = route(shared, &request, connection).await;
-    let mut response = answered.unwrap_or_else(|(status, reason)| {
-        plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
-    });
+    let mut response = route(shared, &request, connection).await.unwrap_or_else(failed);
     if response.status() == StatusCode::METHOD_NOT_ALLOWED {
         let is_page = assets::find(request.uri().path()).is_some();
         let allowed = HeaderValue::from_static(if is_page { "GET, HEAD" } else { "GET" });
@@ -50,6 +47,10 @@ pub(super) async fn answer(
 
 pub(super) type Routed = Result<Response<Answer>, (u16, String)>;
 
+fn failed((status, reason): (u16, String)) -> Response<Answer> {
+    plain(status, "application/json", json!({"error": reason}).to_string().into_bytes())
+}
+
 fn refused((status, reason): Refusal) -> (u16, String) {
     (status, reason.to_owned())
 }
@@ -58,31 +59,40 @@ async fn route(shared: &Arc<Shared>, request: &Request<Incoming>, connection: &C
     shared.access.check_origin(request.uri(), request.headers()).map_err(refused)?;
     let (path, method) = (request.uri().path(), request.method());
     // Of an answer to HEAD, hyper sends the head alone.
-    if let Some((_, kind, content)) =
+    if let Some((kind, content)) =
         assets::find(path).filter(|_| matches!(*method, Method::GET | Method::HEAD))
     {
-        return Ok(plain(200, kind, content.to_vec()));
+        return Ok(plain(200, kind, content));
     }
     if method != Method::GET {
         return Err((405, "only GET is answered, and HEAD for files of the page".to_owned()));
     }
-    if path == "/api/session" {
-        let (cookie, user) = shared.access.session(request.headers()).map_err(refused)?;
-        shared.visitors.name(connection, user);
-        let mut response = json_answer(&json!({ "version": API_VERSION }));
-        let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
-        response.headers_mut().insert("set-cookie", value);
-        return Ok(response);
-    }
     let (rights, user) = shared.access.rights(request.headers()).map_err(refused)?;
     shared.visitors.name(connection, user);
-    let text = request.uri().query().unwrap_or_default();
+    let answered = told(shared, request, (rights, user), connection).await;
+    let mut response = answered.unwrap_or_else(failed);
+    if let Some(cookie) = shared.access.session(request.headers()) {
+        let value = HeaderValue::from_str(&cookie).map_err(|_| (500, "no cookie".to_owned()))?;
+        response.headers_mut().insert(SET_COOKIE, value);
+    }
+    Ok(response)
+}
+
+/// The answer to who has a token.
+async fn told(
+    shared: &Arc<Shared>,
+    request: &Request<Incoming>,
+    (rights, user): (Rights, &str),
+    connection: &Connection,
+) -> Routed {
+    let (path, text) = (request.uri().path(), request.uri().query().unwrap_or_default());
     let query = Query::parse(text).ok_or((400, "the address cannot be read".to_owned()))?;
     match path {
+        "/api/session" => Ok(json_answer(&json!({ "version": API_VERSION }))),
         "/api/page" => {
             let asked = query.page(rights).map_err(|why| (400, why))?;
             let key = format!("{}?{text}", rights.name());
-            Ok(plain(200, "application/json", shared.answer(&key, &asked).to_vec()))
+            Ok(plain(200, "application/json", shared.answer(&key, &asked)))
         }
         "/api/events" => events(shared, (&query, text), (rights, user), connection.clone()),
         "/api/seconds" => {
@@ -306,8 +316,8 @@ pub(super) fn json_bytes(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-fn plain(status: u16, kind: &'static str, content: Vec<u8>) -> Response<Answer> {
-    headed(status, kind, content.into())
+fn plain(status: u16, kind: &'static str, content: impl Into<Bytes>) -> Response<Answer> {
+    headed(status, kind, Answer::Whole(Some(content.into())))
 }
 
 pub(super) fn headed(status: u16, kind: &'static str, content: Answer) -> Response<Answer> {
