@@ -161,7 +161,9 @@ impl Feed {
         let snapshot = &mut self.snapshot;
         snapshot.is_alive = open.view.is_alive();
         let mut fresh = Vec::new();
-        if let Ok(Some(reading)) = open.view.last()
+        // A second is half a megabyte, and most reads find none.
+        if open.view.published().is_ok_and(|count| count > open.next)
+            && let Ok(Some(reading)) = open.view.last()
             && reading.number >= open.next
         {
             let mut seconds = open.view.seconds(open.next, SECONDS).unwrap_or_default();

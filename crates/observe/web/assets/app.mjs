@@ -112,7 +112,7 @@ function arrive() {
   if (state.page === "packets") askSources();
   if (state.page === "hosts" && state.host) askAbout();
   if (before.page !== state.page) scrollTo(0, 0);
-  if (state.page !== "overview" || state.data) complete();
+  if (state.page !== "overview") complete();
   show();
 }
 

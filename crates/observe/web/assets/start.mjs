@@ -12,9 +12,10 @@ export function parts() {
   return Object.fromEntries(Object.entries(PARTS).map(([name, usual]) => [name, read(usual, query.get(name))]));
 }
 
-/** The question for a page. The first answer and the stream have the same one, so that the server works it out once. */
+/** The question for a page. */
 export const question = ({ page, filter, window, host, by }) => new URLSearchParams({ page, filter: page === "packets" ? "" : filter, window, host, ...(page === "overview" && { stack: by }) });
 
-/** The answer for the address at the start; null without one. The token is in place of the cookie, which comes with it. */
-export const first = fetch(`/api/page?${question(parts())}`, token ? { headers: { Authorization: `Bearer ${token}` } } : {})
+/** The first answer for the address; null without one. The overview begins with its numbers, which the page of losses has, too, and without tables. The token is in place of the cookie, which comes with it. */
+const asked = parts();
+export const first = fetch(`/api/page?${question({ ...asked, page: asked.page === "overview" ? "losses" : asked.page })}`, token ? { headers: { Authorization: `Bearer ${token}` } } : {})
   .then((response) => (response.ok ? response.json() : null)).catch(() => null);

@@ -27,3 +27,23 @@ pub(crate) fn find(path: &str) -> Option<(&'static str, Bytes)> {
     let (_, kind, content) = ASSETS.iter().find(|(known, ..)| *known == path)?;
     Some((kind, Bytes::from_static(content)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn the_page_is_at_most_60_kb_gzipped() {
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+        let paths = ASSETS.iter().map(|(path, ..)| *path).chain(["/page.mjs"]);
+        for (_, content) in paths.filter_map(find) {
+            gzip.write_all(&content).expect("memory");
+        }
+        let len = gzip.finish().expect("memory").len();
+        assert!(len <= 60_000, "{len} bytes");
+    }
+}

@@ -5,6 +5,7 @@
 //! export const a = 1;              const a = 1;                         return { a };
 //! export { x as a };                                                    return { a: x };
 //! export default x;                return x;
+//! // a comment
 //! ```
 
 use std::sync::LazyLock;
@@ -39,7 +40,8 @@ fn body(text: &str) -> String {
         .map(|(from, to)| format!("{to}: {from}"))
         .collect();
     let mut lines = Vec::new();
-    for line in text.replace("export default ", "return ").lines() {
+    let text = text.replace("export default ", "return ");
+    for line in text.lines().filter(|line| !is_comment(line)) {
         lines.push(
             if let Some((names, path)) =
                 line.strip_prefix("import ").and_then(|rest| rest.split_once(" from "))
@@ -57,6 +59,11 @@ fn body(text: &str) -> String {
         lines.push(format!("return {{ {} }};", names.join(", ")));
     }
     lines.join("\n")
+}
+
+/// Whether a line is a comment, or of one.
+fn is_comment(line: &str) -> bool {
+    ["//", "/**", "* ", "*/"].iter().any(|begin| line.trim_start().starts_with(begin))
 }
 
 /// The name that a declaration declares.

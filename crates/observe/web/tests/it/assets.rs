@@ -1,10 +1,8 @@
-//! The files that the browser gets: small, and those of others as they were published.
+//! The files that the browser gets: those of others as they were published, and nothing inline or foreign in ours.
 
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
 fn folder() -> PathBuf {
@@ -38,22 +36,6 @@ fn vendored_files_are_those_that_were_checked() {
     for library in ["uplot", "preact", "htm"] {
         assert!(vendor.join(library).join("LICENSE").is_file(), "{library} has its licence");
     }
-}
-
-#[test]
-fn the_page_is_at_most_60_kb_gzipped() {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
-    for path in files(&folder()) {
-        let is_sent = path
-            .extension()
-            .is_some_and(|end| ["mjs", "js", "css", "html", "svg"].iter().any(|one| end == *one));
-        if is_sent {
-            gzip.write_all(&fs::read(&path).expect("a file")).expect("memory");
-        }
-    }
-    let len = gzip.finish().expect("memory").len();
-    assert!(len <= 60_000, "{len} bytes");
-    eprintln!("{len} bytes gzipped");
 }
 
 #[test]
