@@ -14,8 +14,8 @@ const QUIC_PORT = 443;
 
 const serviceKey = (row) => (row.has_port ? `${row.protocol} ${row.port}` : row.protocol);
 const portName = (row) => (row.protocol === "udp" && row.port === QUIC_PORT ? "quic" : PORTS[row.port]);
-/** A service as the pieces of a cell; `href`: where its name leads. */
-const service = (row, href, title) => (row.has_port && portName(row) ? [{ text: portName(row), href, title }, " ", { kind: "note", text: serviceKey(row) }] : href ? { text: serviceKey(row), href, title } : serviceKey(row));
+/** A service as the pieces of a cell; `href`: where its name leads. A link next to other text is underlined. */
+const service = (row, href, title) => (row.has_port && portName(row) ? [{ text: portName(row), href, title, kind: href && "named" }, " ", { kind: "note", text: serviceKey(row) }] : href ? { text: serviceKey(row), href, title } : serviceKey(row));
 const named = (row) => (row.key === "" ? "no name" : row.key);
 const ownOf = (data) => new Set(data?.process?.own ?? []);
 /** The name under which clients asked for a host last. */
