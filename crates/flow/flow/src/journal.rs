@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use crate::details::Application;
+use crate::packet::PacketSummary;
 use crate::wheel::SLOTS_MAX;
 use crate::{EndReason, FlowContext};
 
@@ -60,8 +61,8 @@ pub struct Journal {
 /// A flow as it is when it first appears in a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowBegin {
-    /// The source of the first packet, then its destination.
-    pub addresses: [IpAddr; 2],
+    /// The source of the first packet, then its destination, as [`address_words`](Self::address_words) makes them.
+    pub addresses: [[u64; 2]; 2],
     /// Ports of the flow, as in [`Endpoint`](crate::Endpoint).
     pub ports: [u16; 2],
     /// The IP protocol number.
@@ -78,6 +79,17 @@ pub struct FlowBegin {
     pub began: Timestamp,
     /// The application, if the meter collects it and it is known so far.
     pub application: Option<Application>,
+}
+
+impl FlowBegin {
+    /// The high and the low half of an address, one of IPv4 mapped into IPv6.
+    pub fn address_words(address: IpAddr) -> [u64; 2] {
+        let bits = match address {
+            IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(address) => address.to_bits(),
+        };
+        [(bits >> 64) as u64, bits as u64]
+    }
 }
 
 /// Facts that the payload of a flow has shown so far.
@@ -176,9 +188,23 @@ impl Journal {
         if bytes > BYTES_MASK {
             self.long(slot, bytes);
         }
-        // What is above the mask is shifted out.
-        let fields = u64::from(tcp_flags) << FLAGS_AT | u64::from(bytes) << BYTES_AT;
-        self.entries.push(u64::from(slot & SLOT_MASK) | u64::from(side & 1) << SLOT_BITS | fields);
+        self.entries.push(packet(slot & SLOT_MASK, side & 1, tcp_flags, bytes));
+    }
+
+    /// Writes packets of a meter, which have been added to their slots.
+    #[inline]
+    pub(crate) fn packets(&mut self, packets: &[PacketSummary]) {
+        let (len, mut bytes) = (self.entries.len(), 0);
+        self.entries.extend(packets.iter().map(|summary| {
+            bytes |= summary.bytes;
+            packet(summary.slot, summary.side, summary.flags, summary.bytes)
+        }));
+        if bytes > BYTES_MASK {
+            self.entries.truncate(len);
+            packets
+                .iter()
+                .for_each(|summary| self.packet(summary.slot, summary.side, summary.flags, summary.bytes));
+        }
     }
 
     /// Writes the high bits of the bytes of the packet that follows.
@@ -255,6 +281,12 @@ impl Journal {
     }
 }
 
+/// The entry of a packet. Bytes above the mask are shifted out.
+fn packet(slot: u32, side: u8, tcp_flags: u8, bytes: u32) -> u64 {
+    let fields = u64::from(tcp_flags) << FLAGS_AT | u64::from(bytes) << BYTES_AT;
+    u64::from(slot) | u64::from(side) << SLOT_BITS | fields
+}
+
 fn slot_of(entry: u64) -> u32 {
     entry as u32 & SLOT_MASK
 }
@@ -268,7 +300,8 @@ mod tests {
     #[test]
     fn entries_come_back_in_their_order() {
         let flow = FlowBegin {
-            addresses: [Ipv4Addr::LOCALHOST.into(), Ipv4Addr::BROADCAST.into()],
+            addresses: [Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST]
+                .map(|of| FlowBegin::address_words(of.into())),
             ports: [1, 2],
             protocol: 6,
             tcp_flags: [2, 0],
@@ -309,6 +342,29 @@ mod tests {
         assert_eq!(journal.sum(), (4, u64::from(u32::MAX) + 2 * u64::from(BYTES_MASK) + 1));
         journal.clear();
         assert!(journal.is_empty() && journal.entries().next().is_none());
+    }
+
+    /// Packets of a meter come back as single ones, whatever their bytes.
+    #[test]
+    fn packets_are_written_together() {
+        for most in [BYTES_MASK, u32::MAX] {
+            let summary = |number: u32| PacketSummary {
+                slot: SLOTS_MAX as u32 - number,
+                side: (number % 2) as u8,
+                flags: number as u8,
+                bytes: most - number,
+                ..PacketSummary::default()
+            };
+            let packets: Vec<PacketSummary> = (0..64).map(summary).collect();
+            let (mut one, mut many) = (Journal::default(), Journal::default());
+            one.packet(1, 0, 0, 60);
+            many.packet(1, 0, 0, 60);
+            packets.iter().for_each(|summary| {
+                one.packet(summary.slot, summary.side, summary.flags, summary.bytes);
+            });
+            many.packets(&packets);
+            assert!(one.entries().eq(many.entries()));
+        }
     }
 
     #[test]

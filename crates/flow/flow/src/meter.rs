@@ -361,21 +361,32 @@ fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
         summary.iter().for_each(|summary| table.prefetch_numbers(summary));
         summary.iter().for_each(|summary| table.prefetch_details(summary));
     }
-    let mut bytes = 0;
-    for summary in &*summary {
-        bytes += u64::from(summary.bytes);
-        let slot = table.add(summary, window, statistics, ended);
-        if HAS_JOURNAL {
-            table.note(slot, summary);
+    // Packets before `noted` are in the journal. The others follow before anything else is written into it: a loop over
+    // many takes a fraction of the time.
+    let (mut bytes, mut noted) = (0, 0);
+    for at in 0..summary.len() {
+        bytes += u64::from(summary[at].bytes);
+        if !table.add_plain(&summary[at]) {
+            let (earlier, packets) = summary.split_at_mut(at);
+            let mut before = &earlier[noted..];
+            packets[0].slot = table.add_any(&packets[0], window, &mut before, statistics, ended);
+            noted = at - before.len();
         }
         if HAS_DETAILS {
-            let data = window.batch.packet(summary.index.into()).data;
-            let span = match window.extra(summary) {
+            let summary = &summary[..=at];
+            let packet = &summary[at];
+            let data = window.batch.packet(packet.index.into()).data;
+            let span = match window.extra(packet) {
                 Some(extra) => extra.span,
                 None => TransportSpan::of_plain(data),
             };
-            table.observe(slot, summary, window, data, span);
+            if table.observe(packet, window, data, span, &summary[noted..]) {
+                noted = at + 1;
+            }
         }
+    }
+    if HAS_JOURNAL {
+        table.note(&summary[noted..]);
     }
     statistics.flow_bytes += bytes;
     statistics.active_max = statistics.active_max.max(table.len() as u64);

@@ -25,22 +25,23 @@
 
 mod entry;
 mod journaling;
+mod observing;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tapline_sys::memory;
 
 use crate::creation_order::CreationOrder;
-use crate::details::{DetailFields, DetailTable, PacketView, RefusedDetails};
+use crate::details::{DetailFields, DetailTable};
 use crate::flow::NO_TIME;
 use crate::index::{BucketTag, Index};
+use crate::journal::Journal;
 use crate::key::{self, KeyFields, Seeds, Words};
-use crate::packet::{ExtraFields, PacketSummary, TransportSpan, Window};
+use crate::packet::{ExtraFields, PacketSummary, Window};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
 use crate::{EndReason, Error, Flow};
 use entry::{AFTER_MAX, Cold, FIRST_SIDE, FREE, Hot, TIMES_COLD, halves, is_closed, whole};
-use journaling::Journaling;
 
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
@@ -73,7 +74,10 @@ pub(crate) struct Table {
     creation_order: CreationOrder,
     details: Option<Box<DetailTable>>,
     /// With [`keep_journal`](Table::keep_journal).
-    journaling: Option<Box<Journaling>>,
+    journal: Option<Box<Journal>>,
+    /// The present epoch of the journal, as the hot part of described flows has it. A new flow has 0, which is the epoch
+    /// of a table without a journal.
+    epoch: u32,
     /// With [`track_begun`](Table::track_begun): packets of the batch that began a flow.
     begun: Option<Vec<u8>>,
     /// Unused slots, which the wheel links as a list.
@@ -119,7 +123,8 @@ impl Table {
             wheel,
             creation_order,
             details,
-            journaling: None,
+            journal: None,
+            epoch: 0,
             begun: None,
             free: 0,
             flows_max,
@@ -176,79 +181,23 @@ impl Table {
         }
     }
 
-    pub(crate) fn has_details(&self) -> bool {
-        self.details.is_some()
-    }
-
-    /// Prefetches the entry numbers of the details of the likely slot.
-    pub(crate) fn prefetch_numbers(&self, summary: &PacketSummary) {
-        if let Some(details) = self.details.as_ref().filter(|_| summary.slot != NO_SLOT) {
-            details.prefetch_numbers(summary.slot);
-        }
-    }
-
-    /// Prefetches the detail entries of the likely slot.
-    pub(crate) fn prefetch_details(&self, summary: &PacketSummary) {
-        if let Some(details) = self.details.as_ref().filter(|_| summary.slot != NO_SLOT) {
-            details.prefetch_entries(summary.slot, usize::from(summary.side & 1));
-        }
-    }
-
-    /// Details for which the memory was full.
-    pub(crate) fn refused(&self) -> RefusedDetails {
-        self.details.as_ref().map_or_else(RefusedDetails::default, |details| details.refused())
-    }
-
-    /// Updates the details of a slot with a packet that was added to it.
-    pub(crate) fn observe(
-        &mut self,
-        slot: u32,
-        summary: &PacketSummary,
-        window: &Window<'_>,
-        data: &[u8],
-        span: Option<TransportSpan>,
-    ) {
-        let at = slot as usize;
-        if let (Some(details), Some(hot), Some(cold)) =
-            (&mut self.details, self.hot.get(at), self.cold.get(at))
-        {
-            let sent = hot.sent(cold, usize::from(summary.side & 1), summary);
-            let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
-            let is_read = self.journaling.is_some();
-            let before = is_read.then(|| details.progress(slot));
-            details.packet(slot, protocol, ports, sent, PacketView { summary, data, span, window });
-            let is_other = before.is_some_and(|before| before != details.progress(slot));
-            if let Some(journaling) = &mut self.journaling {
-                journaling.named(slot, details.take_answers());
-            }
-            if is_other {
-                self.note_said(slot);
-            }
-        }
-    }
-
-    /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out. The slot of
-    /// the flow.
+    /// Adds a packet to its flow in the common case: the likely slot is right, the packet is in order, no timeout has
+    /// passed, and the flow is described in the journal. Returns whether it was; otherwise nothing has changed but the
+    /// clock, and [`add_any`](Self::add_any) adds the packet.
     #[inline(always)]
-    pub(crate) fn add(
-        &mut self,
-        summary: &PacketSummary,
-        window: &Window<'_>,
-        statistics: &mut Statistics,
-        ended: &mut Vec<Flow>,
-    ) -> u32 {
+    pub(crate) fn add_plain(&mut self, summary: &PacketSummary) -> bool {
         let is_late = summary.time < self.clock;
         if !is_late {
             self.clock = summary.time;
         }
         let clock = self.clock;
         let Timeouts { active, idle, .. } = self.timeouts;
-        // The common case: the likely slot is right, the packet is in order, and no timeout has passed.
+        let epoch = self.epoch;
         if let Some(hot) = self.hot.get_mut(summary.slot as usize)
             && hot.words == summary.words
             && !key::is_wide(summary.words)
             && !is_late
-            && hot.state & TIMES_COLD == 0
+            && hot.state & !FIRST_SIDE == epoch
         {
             let after = clock.wrapping_sub(hot.created_ns) as u64;
             let latest = hot.after(0).max(hot.after(1));
@@ -268,17 +217,21 @@ impl Table {
                 hot.flags[side] |= summary.flags;
                 hot.ttl_min[side] = hot.ttl_min[side].min(summary.ttl);
                 hot.ttl_max[side] = hot.ttl_max[side].max(summary.ttl);
-                return summary.slot;
+                return true;
             }
         }
-        self.add_any(summary, window, statistics, ended)
+        false
     }
 
+    /// Adds any packet to its flow, which is made if there is none. A flow that had ended before comes out. If anything is
+    /// written into the journal, it follows the packets `before`, and none of them is left. Returns the slot of the
+    /// flow.
     #[inline(never)]
-    fn add_any(
+    pub(crate) fn add_any(
         &mut self,
         summary: &PacketSummary,
         window: &Window<'_>,
+        before: &mut &[PacketSummary],
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
@@ -288,6 +241,7 @@ impl Table {
         let slot = match self.find(summary, window.extra(summary)) {
             Some(slot) => {
                 if let Some(reason) = self.expiry_reason(slot).or_else(|| self.is_reopened(slot, summary)) {
+                    self.note_before(before);
                     let flow = self.flow(slot, reason);
                     ended.push(flow);
                     statistics.ended.count(reason);
@@ -301,13 +255,17 @@ impl Table {
             None => {
                 statistics.made += 1;
                 self.note_begun(summary);
-                self.make(summary, window, statistics, ended)
+                self.make(summary, window, before, statistics, ended)
             }
         };
         let was_closed = is_closed(&self.hot[slot as usize]);
         self.count(slot, summary);
         if !was_closed && is_closed(&self.hot[slot as usize]) {
             self.reschedule(slot, self.deadlines(slot).0);
+        }
+        if self.hot[slot as usize].epoch() != self.epoch {
+            self.note_before(before);
+            self.describe(slot);
         }
         slot
     }
@@ -347,6 +305,7 @@ impl Table {
         &mut self,
         summary: &PacketSummary,
         window: &Window<'_>,
+        before: &mut &[PacketSummary],
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
@@ -354,6 +313,7 @@ impl Table {
             && let Some(slot) = self.longest_idle()
         {
             let reason = self.expiry_reason(slot).unwrap_or(EndReason::Full);
+            self.note_before(before);
             self.end(slot, reason, statistics, ended);
         }
         let slot = match self.wheel.take_free() {
@@ -558,14 +518,15 @@ impl Table {
     /// The flow of a slot that ends, with its details.
     fn flow(&mut self, slot: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[slot as usize], &self.cold[slot as usize]);
-        if let Some(journaling) = &mut self.journaling {
-            journaling.ended(hot, slot, end);
+        // A flow without a packet since it was to be described again is not known to each reader.
+        if let Some(journal) = self.journal.as_mut().filter(|_| hot.epoch() == self.epoch) {
+            journal.ended(slot, end);
         }
         let addresses = match key::is_wide(hot.words) {
             true => cold.addresses.map(whole),
             false => key::narrow_addresses(hot.words),
         };
-        let first = usize::from(hot.state & FIRST_SIDE);
+        let first = hot.first_side();
         let side = |at: usize| hot.side(cold, at, address(hot.words, addresses[at]));
         let endpoints = [side(first), side(1 - first)];
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));

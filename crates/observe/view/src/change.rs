@@ -1,7 +1,5 @@
 //! The counts of a flow in a second, as input of rankings.
 
-use std::net::IpAddr;
-
 use tapline_flow::{Flow, FlowContext};
 use tapline_packet::numbers::ip_protocol::TCP;
 
@@ -73,7 +71,7 @@ impl FlowFields {
     };
 
     pub(crate) fn new(
-        addresses: [IpAddr; 2],
+        hosts: [[u64; 2]; 2],
         ports: [u16; 2],
         (protocol, tcp_flags_first): (u8, u8),
         context: &FlowContext,
@@ -81,7 +79,7 @@ impl FlowFields {
     ) -> FlowFields {
         let begins = protocol == TCP && tcp_flags_first & (SYN | ACK) == SYN;
         FlowFields {
-            hosts: addresses.map(halves),
+            hosts,
             segment: segment(context),
             began_ns,
             interface: context.interface,
@@ -105,7 +103,7 @@ impl CollectedFlow {
     pub(crate) fn new(flow: &Flow) -> CollectedFlow {
         let sides = &flow.endpoints;
         let fields = FlowFields::new(
-            [sides[0].address, sides[1].address],
+            [halves(sides[0].address), halves(sides[1].address)],
             [sides[0].port, sides[1].port],
             (flow.protocol, sides[0].tcp_flags_first),
             &flow.context,

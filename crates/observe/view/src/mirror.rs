@@ -26,6 +26,9 @@ const AHEAD: usize = 48;
 const GREATEST: usize = 512;
 /// Flows that are kept as candidates for these before the list is cut.
 const CANDIDATES: usize = 4 * GREATEST;
+/// The room of a table that grows, by its length: the system provides memory only as slots come into use, and the old
+/// memory is copied and the new one filled with zeros while the meter needs the same.
+const GROWTH: usize = 8;
 /// The least number of slots that have memory.
 const SLOTS_LEAST: usize = 4096;
 
@@ -40,8 +43,6 @@ struct Counts {
     /// The side that sent the first packet.
     first_side: u8,
     is_known: bool,
-    /// Whether it is among the touched slots.
-    is_touched: bool,
 }
 
 const _: () = assert!(size_of::<Counts>() == 32, "docs/view.md tells the memory of a flow");
@@ -52,8 +53,11 @@ pub(crate) struct Mirror {
     counts: Vec<Counts>,
     flows: Vec<FlowFields>,
     texts: Texts,
-    /// Slots that had packets in this second.
-    touched: Vec<u32>,
+    /// A bit for each slot: whether it had packets in this second.
+    touched: Vec<u64>,
+    /// Slots that had packets, at the end of the second, in their order: the memory of their counts is then read from
+    /// its begin to its end.
+    slots: Vec<u32>,
     greatest: Greatest,
     /// Packets of slots of which no flow is known.
     unknown: Amount,
@@ -76,7 +80,7 @@ impl Mirror {
                 JournalEntry::Said { slot, said } => self.say(slot, said),
                 JournalEntry::Named { named, .. } => lock(names).learn(named),
                 JournalEntry::Ended { slot, reason } => {
-                    self.rank(&[slot], reason as u8, rankings);
+                    self.rank_one(slot, reason as u8, rankings);
                     self.forget(slot);
                 }
             }
@@ -91,10 +95,8 @@ impl Mirror {
         let Some(packets) = counts.packets[side].checked_add(1) else {
             return self.unknown.add(Amount { packets: 1, bytes: bytes.into() });
         };
-        if !counts.is_touched {
-            counts.is_touched = true;
-            self.touched.push(slot);
-        }
+        // Without a branch, which would be guessed wrong for each first packet of a second.
+        self.touched[slot as usize / 64] |= 1 << (slot % 64);
         counts.packets[side] = packets;
         counts.bytes[side] += u64::from(bytes);
         counts.tcp_flags[side] |= tcp_flags;
@@ -102,23 +104,24 @@ impl Mirror {
 
     fn begin(&mut self, slot: u32, flow: &FlowBegin, rankings: &mut Rankings) {
         // Of a flow that is described once more in a second nothing is left out.
-        self.rank(&[slot], 0, rankings);
+        self.rank_one(slot, 0, rankings);
         self.forget(slot);
         let at = slot as usize;
         if at >= self.counts.len() {
             extend(&mut self.counts, at + 1, Counts::default());
             extend(&mut self.flows, at + 1, FlowFields::NOTHING);
+            self.touched.resize(at / 64 + 1, 0);
         }
         self.counts[at] = Counts {
             tcp_flags: flow.tcp_flags,
             first_side: flow.first_side,
             is_known: true,
-            is_touched: self.counts[at].is_touched,
             ..Counts::default()
         };
         let protocol = (flow.protocol, flow.tcp_flags_first);
-        let fields =
-            FlowFields::new(flow.addresses, flow.ports, protocol, &flow.context, flow.began.as_nanos());
+        // As keys have them: the bytes in their order.
+        let hosts = flow.addresses.map(|address| address.map(u64::to_be));
+        let fields = FlowFields::new(hosts, flow.ports, protocol, &flow.context, flow.began.as_nanos());
         self.flows[at] = FlowFields { application: self.texts.number(flow.application), ..fields };
     }
 
@@ -140,11 +143,23 @@ impl Mirror {
         }
     }
 
+    /// Ranks the counts of the flow in a slot, if it has any, and restarts them; `end` is the reason for its end.
+    fn rank_one(&mut self, slot: u32, end: u8, rankings: &mut Rankings) {
+        if self.counts.get(slot as usize).is_some_and(|counts| counts.packets != [0; 2]) {
+            self.rank(&[slot], end, rankings);
+        }
+    }
+
     /// Ranks the counts of the flows in these slots, and restarts them; `end` is the reason for their end.
     fn rank(&mut self, slots: &[u32], end: u8, rankings: &mut Rankings) {
         const NOTHING: Change<'_> = Change::NOTHING;
         let mut changes = [NOTHING; CHUNK];
+        let mut ahead = slots.iter().skip(CHUNK);
         for slots in slots.chunks(CHUNK) {
+            for &slot in ahead.by_ref().take(CHUNK) {
+                memory::prefetch_element(&self.counts, slot as usize);
+                memory::prefetch_element(&self.flows, slot as usize);
+            }
             let mut len = 0;
             for &slot in slots {
                 let Some(counts) = self.counts.get_mut(slot as usize) else { continue };
@@ -169,39 +184,34 @@ impl Mirror {
 
     /// Ends the second: ranks all that was counted. Returns the packets of which no flow is known.
     pub(crate) fn end_second(&mut self, rankings: &mut Rankings) -> Amount {
-        let touched = std::mem::take(&mut self.touched);
-        for (number, &slot) in touched.iter().enumerate() {
-            if let Some(&next) = touched.get(number + AHEAD) {
+        let mut slots = std::mem::take(&mut self.slots);
+        slots.clear();
+        for (number, bits) in self.touched.iter_mut().enumerate() {
+            let mut rest = std::mem::take(bits);
+            while rest != 0 {
+                slots.push((number * 64) as u32 + rest.trailing_zeros());
+                rest &= rest - 1;
+            }
+        }
+        for (number, &slot) in slots.iter().enumerate() {
+            if let Some(&next) = slots.get(number + AHEAD) {
                 memory::prefetch_element(&self.counts, next as usize);
             }
-            let Some(counts) = self.counts.get_mut(slot as usize) else { continue };
-            counts.is_touched = false;
+            let Some(counts) = self.counts.get(slot as usize) else { continue };
             self.greatest.offer(counts.bytes[0].saturating_add(counts.bytes[1]), slot);
         }
         let greatest = self.greatest.take();
         self.rank(&greatest, 0, rankings);
-        let mut ahead = touched.iter();
-        let mut ask_for = |mirror: &Mirror, slots: usize| {
-            for &slot in ahead.by_ref().take(slots) {
-                memory::prefetch_element(&mirror.counts, slot as usize);
-                memory::prefetch_element(&mirror.flows, slot as usize);
-            }
-        };
-        ask_for(self, CHUNK);
-        for slots in touched.chunks(CHUNK) {
-            ask_for(self, CHUNK);
-            self.rank(slots, 0, rankings);
-        }
-        self.touched = touched;
-        self.touched.clear();
+        self.rank(&slots, 0, rankings);
+        self.slots = slots;
         std::mem::take(&mut self.unknown)
     }
 }
 
-/// Lengthens a table of slots. It doubles, into large pages where there are: its places are read all over.
+/// Lengthens a table of slots, into large pages where there are: its places are read all over.
 fn extend<T: Copy>(table: &mut Vec<T>, len: usize, value: T) {
     if len > table.capacity() {
-        let mut longer = Vec::with_capacity(len.next_power_of_two().max(SLOTS_LEAST));
+        let mut longer = Vec::with_capacity((GROWTH * len).max(SLOTS_LEAST));
         memory::advise_large_pages(longer.spare_capacity_mut());
         longer.extend_from_slice(table);
         *table = longer;

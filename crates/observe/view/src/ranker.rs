@@ -32,8 +32,9 @@ const QUEUE: usize = 512;
 const QUEUE_OF_FILES: usize = 32;
 /// Room behind these for the ends of seconds.
 const QUEUE_OF_SECONDS: usize = 8;
-/// Parts for which the thread is woken, unless a second ends: a system call of the meter's thread.
-const WAKE_AT: usize = 8;
+/// Parts for which the thread is woken, unless a second ends: a system call of the meter's thread. As many are still in
+/// the second-level cache.
+const WAKE_AT: usize = 16;
 /// Seconds after which the addresses of this host are read again: they may change, as those of IPv6 do each day.
 const OWN_SECONDS: u64 = 10;
 /// Collected flows of a part.

@@ -12,10 +12,13 @@ use crate::packet::PacketSummary;
 use crate::{Endpoint, FlowContext};
 
 /// The state bit of the side of the key that sent the first packet.
-pub(super) const FIRST_SIDE: u8 = 1;
+pub(super) const FIRST_SIDE: u32 = 1;
 
 /// The state of a flow whose times are in the cold part.
-pub(super) const TIMES_COLD: u8 = 2;
+pub(super) const TIMES_COLD: u32 = 2;
+
+/// The lowest bit of the state that counts epochs.
+pub(super) const EPOCH: u32 = 4;
 
 /// The greatest time from creation to the last packet in the hot part: 78 hours in nanoseconds.
 pub(super) const AFTER_MAX: u64 = (1 << 48) - 1;
@@ -36,9 +39,8 @@ pub(super) struct Hot {
     pub(super) flags: [u8; 2],
     pub(super) ttl_min: [u8; 2],
     pub(super) ttl_max: [u8; 2],
-    pub(super) state: u8,
-    /// Epoch of the journal in which the flow was last described; 0 for none.
-    pub(super) epoch: u32,
+    /// Bits of state; above them the epoch of the journal in which the flow was last described, 0 for none.
+    pub(super) state: u32,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64, "an entry is a cache line");
@@ -97,8 +99,19 @@ impl Hot {
         ttl_min: [0; 2],
         ttl_max: [0; 2],
         state: 0,
-        epoch: 0,
     };
+
+    /// The side of the key that sent the first packet.
+    #[inline(always)]
+    pub(super) fn first_side(&self) -> usize {
+        (self.state & FIRST_SIDE) as usize
+    }
+
+    /// The epoch of the journal in which the flow was last described, in its bits of the state.
+    #[inline(always)]
+    pub(super) fn epoch(&self) -> u32 {
+        self.state & !(FIRST_SIDE | TIMES_COLD)
+    }
 
     /// Nanoseconds from the creation of the flow to the last packet of a side.
     #[inline(always)]

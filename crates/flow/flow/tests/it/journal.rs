@@ -1,7 +1,6 @@
 //! Journals: a reader that replays them has the flows that the meter ends, packet for packet.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use tapline_flow::{
     DetailFields, EndReason, Flow, FlowBegin, Journal, JournalEntry, Meter, MeterSettings, NamedAddresses,
@@ -29,7 +28,7 @@ pub(crate) struct Replay {
     /// Packets of slots of which no flow is known.
     pub(crate) unknown: u64,
     /// For each packet the addresses of its flow, and the name that it has said before.
-    of_packets: Vec<([IpAddr; 2], Option<Box<str>>)>,
+    of_packets: Vec<([[u64; 2]; 2], Option<Box<str>>)>,
     named: Vec<NamedAddresses>,
 }
 
@@ -79,7 +78,7 @@ impl Replay {
             let Replayed { begin, packets, bytes, flags, application, name } = replayed;
             let sides = &flow.endpoints;
             assert_eq!(*reason, flow.end_reason);
-            assert_eq!(begin.addresses, [sides[0].address, sides[1].address]);
+            assert_eq!(begin.addresses, sides.map(|side| FlowBegin::address_words(side.address)));
             assert_eq!(begin.ports, [sides[0].port, sides[1].port]);
             assert_eq!((begin.protocol, begin.context), (flow.protocol, flow.context));
             assert_eq!(begin.tcp_flags_first, sides[0].tcp_flags_first);
@@ -99,21 +98,57 @@ impl Replay {
 }
 
 /// Meters mixed traffic, a packet at a time; `each` gets the number of the packet and the meter.
-fn meter_packets(settings: &MeterSettings, count: usize, mut each: impl FnMut(usize, &mut Meter)) -> Meter {
+fn meter_packets(settings: &MeterSettings, count: usize, each: impl FnMut(usize, &mut Meter)) -> Meter {
+    meter_batches(settings, (count, 1), each).0
+}
+
+/// Meters mixed traffic in batches of a length; `each` gets the number of the batch and the meter. Returns the flows that
+/// ended meanwhile, too.
+fn meter_batches(
+    settings: &MeterSettings,
+    (count, len): (usize, usize),
+    mut each: impl FnMut(usize, &mut Meter),
+) -> (Meter, Vec<Flow>) {
     let mut meter = Meter::new(settings).expect("settings are right");
     meter.keep_journal();
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
-    let mut flows = Vec::new();
-    for (number, (at, frame)) in Traffic::new(5).take(count).enumerate() {
-        let timestamp = Timestamp::from_nanos(at.as_nanos() as i64);
-        let meta = Meta { timestamp, wire_len: frame.len() as u32, ..Meta::default() };
-        let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
+    let (mut flows, frames) = (Vec::new(), Traffic::new(5).take(count).collect::<Vec<_>>());
+    for (number, frames) in frames.chunks(len).enumerate() {
+        let (mut bytes, mut records) = (Vec::new(), Vec::new());
+        for (at, frame) in frames {
+            let timestamp = Timestamp::from_nanos(at.as_nanos() as i64);
+            let meta = Meta { timestamp, wire_len: frame.len() as u32, ..Meta::default() };
+            records.push(Record { offset: bytes.len(), cap_len: frame.len() as u32, options_len: 0, meta });
+            bytes.extend_from_slice(frame);
+        }
         let mut selection = Selection::none();
-        selection.select_all(1);
-        meter.push(&Batch::new(&frame, &records), &mut selection, &interfaces, &mut flows);
+        selection.select_all(records.len());
+        meter.push(&Batch::new(&bytes, &records), &mut selection, &interfaces, &mut flows);
         each(number, &mut meter);
     }
-    meter
+    (meter, flows)
+}
+
+/// Many packets are written together, but in the order of packets, names, begins and ends that one at a time have. The
+/// table is so small that each window ends flows.
+#[test]
+fn a_batch_is_written_as_its_packets_are() {
+    let details = DetailFields::parse("dns,tls,http,application").unwrap();
+    for flows_max in [16, 1 << 12] {
+        let settings = MeterSettings { flows_max, details, ..MeterSettings::default() };
+        let [one, many] = [1, 256].map(|len| {
+            let mut replay = Replay::default();
+            let (mut meter, mut flows) = meter_batches(&settings, (20_000, len), |_, meter| {
+                replay.read(&meter.take_journal(Journal::default()).expect("it keeps one"));
+            });
+            while !meter.finish(&mut flows) {}
+            replay.read(meter.journal().expect("it keeps one"));
+            replay.assert_ended(&flows);
+            (replay.of_packets, replay.named, replay.ended)
+        });
+        assert!(one.0.iter().any(|(_, name)| name.is_some()) && one.0.len() > 10_000);
+        assert!(one == many, "a table of {flows_max}");
+    }
 }
 
 /// A reader that begins in the middle knows the flow of each packet, once flows are described again.

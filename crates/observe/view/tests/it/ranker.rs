@@ -21,10 +21,14 @@ fn host(number: u32) -> IpAddr {
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1));
 
+fn words(addresses: [IpAddr; 2]) -> [[u64; 2]; 2] {
+    addresses.map(FlowBegin::address_words)
+}
+
 /// A flow of TCP from a host's port 40,000 to the server's 443, of which two packets were sent.
 fn begin(number: u32) -> FlowBegin {
     FlowBegin {
-        addresses: [host(number), SERVER],
+        addresses: words([host(number), SERVER]),
         ports: [40_000, 443],
         protocol: 6,
         tcp_flags: [0x02, 0],
@@ -378,7 +382,7 @@ fn what_this_host_sends_and_receives_is_added_up() {
     let mut ranker = Ranker::new(Arc::clone(&file)).with_own(|| Some(vec![SERVER, host(4)]));
     let part = |number: u32, addresses: [IpAddr; 2]| {
         let mut journal = Journal::default();
-        journal.begun(number, FlowBegin { addresses, first_side: 0, ..begin(number) });
+        journal.begun(number, FlowBegin { addresses: words(addresses), first_side: 0, ..begin(number) });
         (0..5).for_each(|_| journal.packet(number, 0, 0x10, 100));
         (0..7).for_each(|_| journal.packet(number, 1, 0x10, 10));
         Arc::new(journal)
