@@ -29,6 +29,7 @@ mod sets;
 mod signatures;
 mod store;
 mod traffic;
+mod versions;
 mod view;
 mod watch;
 
@@ -50,6 +51,9 @@ struct Cli {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Workload {
+    /// Builds of several commits at the same work: whole commands on the same files, in turns. Prints a table for a
+    /// document.
+    Versions(versions::VersionsArgs),
     /// Everything below, with its defaults.
     All,
     /// Read and filter a file: against `tcpdump -r`.
@@ -163,6 +167,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Ring(args) => ring::run(&args, options.runs),
         Workload::Readers(args) => readers::run(&args, &options),
         Workload::Store(args) => store::run(&args, &options),
+        Workload::Versions(args) => versions::run(&args, &options, &mut report),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
