@@ -88,7 +88,7 @@ fn export(flows: &[Flow], choice: u8, now: Timestamp) {
     exporter.export(flows, now).expect("nothing is written to files");
     exporter.flush(now).expect("nothing is written to files");
     let account = exporter.account();
-    assert_eq!(account.written + account.lost, flows.iter().map(Flow::packets).sum::<u64>());
+    assert_eq!(account.packets.written + account.packets.lost, flows.iter().map(Flow::packets).sum::<u64>());
     let (mut again, mut collector) = (Vec::new(), Collector::new(CollectorSettings::default(), None));
     messages(&socket).iter().for_each(|message| {
         collector

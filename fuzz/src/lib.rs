@@ -680,8 +680,8 @@ pub fn flows(data: &[u8]) {
     exporter.export(&ended, now).expect("nothing is written to files");
     exporter.flush(now).expect("nothing is written to files");
     let account = exporter.account();
-    assert_eq!(account.written + account.lost + account.left_out, statistics.metered.packets);
-    assert_eq!(account.waiting, 0);
+    assert_eq!(account.packets.written + account.packets.lost, statistics.metered.packets);
+    assert_eq!(account.packets.buffered, 0);
 }
 
 fn flows_seeds() -> Vec<Vec<u8>> {

@@ -7,6 +7,8 @@
 
 use std::ops::{AddAssign, SubAssign};
 
+use tapline_source::{LossCause, OutputAccount};
+
 use crate::Block;
 
 /// Rows, flows and packets.
@@ -58,9 +60,13 @@ tapline_packet::named_enum! {
     }
 }
 
-/// Counters of an exporter.
+/// The causes as the account of an output has them.
+const CAUSES: [LossCause; 4] =
+    [LossCause::BatchMemory, LossCause::BatchRefused, LossCause::BatchSpool, LossCause::BatchUndelivered];
+
+/// Deliveries of an exporter: flows, rows and packets in each state between its queue and the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Account {
+pub struct DeliveryAccount {
     /// Flows that ended and were given to the exporter.
     pub ended: Tally,
     /// Acknowledged by the receiver.
@@ -87,7 +93,7 @@ pub struct Account {
     pub replay_lost: Tally,
 }
 
-impl Account {
+impl DeliveryAccount {
     /// Counts rows as lost.
     pub(crate) fn lose(&mut self, cause: Cause, rows: Tally) {
         self.in_flight -= rows;
@@ -108,6 +114,16 @@ impl Account {
         let mut all = Tally::default();
         self.lost.into_iter().for_each(|lost| all += lost);
         all
+    }
+
+    /// The packets as those of an output of this name: written are those acknowledged, or in the spool.
+    pub fn output(&self, name: &str) -> OutputAccount {
+        OutputAccount {
+            lost: self.all_lost().packets,
+            buffered: self.in_flight.packets,
+            lost_by: CAUSES.into_iter().zip(self.lost.map(|lost| lost.packets)).collect(),
+            ..OutputAccount::of_written(name, self.acknowledged.packets + self.spooled.packets)
+        }
     }
 
     /// Whether each flow, row and packet is in one place.

@@ -9,12 +9,14 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tapline_flow::export::{EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape};
+use tapline_flow::export::{
+    EncodedRows, ExportAccount, FlowSink, FlowTable, SpareBuffers, TableEncoder, TableShape,
+};
 use tapline_flow::{Flow, Sampling};
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
-use crate::account::{Account, Cause, Tally};
+use crate::account::{DeliveryAccount, Tally};
 use crate::key_group::{KEY_GROUPS, key_group};
 use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
 use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
@@ -120,6 +122,7 @@ impl MakeBlocks<FlowBatch> for Blocks {
 pub struct BatchExporter {
     shape: TableShape,
     sampling: Sampling,
+    is_live: bool,
     /// The batch of each key group that is being filled.
     batches: Vec<FlowBatch>,
     /// Rows with which a batch is sealed: all batches together have those of the limits.
@@ -128,11 +131,12 @@ pub struct BatchExporter {
 }
 
 impl BatchExporter {
-    /// Starts the thread that encodes and delivers.
+    /// Starts the thread that encodes and delivers to the destination of this name.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
     pub fn start(
+        name: String,
         shape: TableShape,
         blocks: Blocks,
         carrier: Box<dyn Carrier>,
@@ -146,23 +150,9 @@ impl BatchExporter {
             rows_max: limits.rows.div_ceil(groups as u64),
             shape,
             sampling: Sampling::NONE,
-            outlet: Outlet::start(Box::new(blocks), carrier, spool, limits)?,
+            is_live: false,
+            outlet: Outlet::start(name, Box::new(blocks), carrier, spool, limits)?,
         })
-    }
-
-    /// The destination as users wrote it, without secrets.
-    pub fn name(&self) -> &str {
-        self.outlet.name()
-    }
-
-    /// Sets how packets or flows were sampled.
-    pub fn set_sampling(&mut self, sampling: Sampling) {
-        self.sampling = sampling;
-    }
-
-    /// Sets the files of places of addresses, from the next flow on.
-    pub fn set_places(&mut self, places: &Arc<Places>) {
-        self.shape.set_places(places);
     }
 
     /// Once `cancel` is true the end of the run waits for no receiver: blocks that are not spooled are lost.
@@ -170,22 +160,15 @@ impl BatchExporter {
         self.outlet.set_cancel_flag(cancel);
     }
 
-    /// Takes flows. `now` is the time by which a batch becomes too old. Where the memory is full, flows of live interfaces
-    /// are lost and counted; others wait for room.
-    pub fn export(&mut self, flows: &[Flow], now: Timestamp, is_live: bool) {
-        match self.batches.len() {
-            1 => self.fill(0, flows, now, is_live),
-            _ => {
-                for flow in flows {
-                    self.fill(key_group(flow) as usize, std::slice::from_ref(flow), now, is_live);
-                }
-            }
-        }
-        self.flush(now, is_live);
+    /// Deliveries so far. Flows of batches that are being filled are in flight.
+    pub fn deliveries(&self) -> DeliveryAccount {
+        let mut open = Tally::default();
+        self.batches.iter().for_each(|batch| open += batch.tally());
+        self.outlet.account(open)
     }
 
     /// Puts flows into the batch of a key group, and seals it where it is full.
-    fn fill(&mut self, group: usize, mut flows: &[Flow], now: Timestamp, is_live: bool) {
+    fn fill(&mut self, group: usize, mut flows: &[Flow], now: Timestamp) {
         while !flows.is_empty() {
             let batch = &mut self.batches[group];
             if batch.table.is_empty() {
@@ -197,46 +180,10 @@ impl BatchExporter {
             let (fitting, rest) = flows.split_at(count);
             batch.table.push(&self.shape, fitting, self.sampling);
             if batch.table.rows() >= self.rows_max {
-                self.seal(group, is_live);
+                self.seal(group, self.is_live);
             }
             flows = rest;
         }
-    }
-
-    /// Seals batches that are too old.
-    pub fn flush(&mut self, now: Timestamp, is_live: bool) {
-        for group in 0..self.batches.len() {
-            if self.outlet.limits().is_too_old(self.batches[group].since, now) {
-                self.seal(group, is_live);
-            }
-        }
-    }
-
-    /// Seals the last batches, and waits until every block is acknowledged, spooled or lost.
-    pub fn finish(&mut self) {
-        for group in 0..self.batches.len() {
-            self.seal(group, false);
-        }
-        self.outlet.finish();
-    }
-
-    /// Counters. Flows of batches that are being filled are in flight.
-    pub fn account(&self) -> Account {
-        let mut open = Tally::default();
-        for batch in &self.batches {
-            open += batch.tally();
-        }
-        self.outlet.account(open)
-    }
-
-    /// Lines to be shown to the user since this was last asked.
-    pub fn take_events(&mut self) -> Vec<String> {
-        self.outlet.take_events()
-    }
-
-    /// The first reason of each cause by which rows were lost.
-    pub fn reasons(&self) -> Vec<(Cause, String)> {
-        self.outlet.reasons()
     }
 
     /// Hands the batch of a key group to the thread.
@@ -253,5 +200,87 @@ impl BatchExporter {
             let table = std::mem::replace(&mut batch.table, next);
             self.outlet.seal(FlowBatch { group, table, since: batch.since }, is_live);
         }
+    }
+}
+
+/// Where the memory is full, flows of live interfaces are lost and counted; others wait for room.
+impl FlowSink for BatchExporter {
+    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
+        self.sampling = sampling;
+        Ok(())
+    }
+
+    fn set_places(&mut self, places: &Arc<Places>) {
+        self.shape.set_places(places);
+    }
+
+    fn set_live(&mut self, is_live: bool) {
+        self.is_live = is_live;
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
+        match self.batches.len() {
+            1 => self.fill(0, flows, now),
+            _ => {
+                for flow in flows {
+                    self.fill(key_group(flow) as usize, std::slice::from_ref(flow), now);
+                }
+            }
+        }
+        self.flush(now)
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        for group in 0..self.batches.len() {
+            if self.outlet.limits().is_too_old(self.batches[group].since, now) {
+                self.seal(group, self.is_live);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
+        for group in 0..self.batches.len() {
+            self.seal(group, false);
+        }
+        self.outlet.finish();
+        Ok(())
+    }
+
+    fn account(&self) -> ExportAccount {
+        let account = self.deliveries();
+        let messages_lost = account.blocks_lost.iter().sum();
+        let [memory, refused, spool_full, undelivered] = account.lost.map(|lost| lost.flows);
+        let mut counters = vec![
+            ("acknowledged", account.acknowledged.flows),
+            ("spooled", account.spooled.flows),
+            ("lost_memory", memory),
+            ("lost_refused", refused),
+            ("lost_spool_full", spool_full),
+            ("lost_undelivered", undelivered),
+            ("in_flight", account.in_flight.flows),
+            ("blocks", account.blocks),
+            ("repeated", account.repeated),
+        ];
+        if account.found.flows > 0 {
+            counters.push(("earlier_found", account.found.flows));
+            counters.push(("earlier_acknowledged", account.replayed.flows));
+            counters.push(("earlier_lost", account.replay_lost.flows));
+        }
+        ExportAccount {
+            packets: account.output(self.outlet.name()),
+            flows: account.ended.flows,
+            records: account.ended.rows,
+            messages: account.blocks + messages_lost,
+            octets: account.bytes,
+            messages_lost,
+            left_out: 0,
+            counters,
+            losses: self.outlet.losses(),
+        }
+    }
+
+    fn take_events(&mut self) -> Vec<String> {
+        self.outlet.take_events()
     }
 }

@@ -47,7 +47,7 @@ mod trial;
 mod trial_server;
 mod worker;
 
-pub use account::{Account, Cause, Tally};
+pub use account::{Cause, DeliveryAccount, Tally};
 pub use block::{Block, BlockId, Encoding, Sensor};
 pub use carrier::{Carrier, Offer, Outcome, Report, Target};
 pub use destination::{Destination, Secret};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tapline_packet::Timestamp;
 
-use crate::account::{Account, Cause, Tally};
+use crate::account::{Cause, DeliveryAccount, Tally};
 use crate::worker::Worker;
 use crate::{Block, Carrier, Error, Spool};
 
@@ -94,7 +94,7 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 pub(crate) struct OutletState {
-    pub(crate) account: Account,
+    pub(crate) account: DeliveryAccount,
     /// Bytes in memory.
     pub(crate) memory: usize,
     pub(crate) events: Vec<String>,
@@ -134,17 +134,17 @@ pub(crate) struct Outlet<B: Batch> {
 }
 
 impl<B: Batch> Outlet<B> {
-    /// Starts the thread that encodes and delivers.
+    /// Starts the thread that encodes and delivers to the destination of this name.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
     pub(crate) fn start(
+        name: String,
         blocks: Box<dyn MakeBlocks<B>>,
         carrier: Box<dyn Carrier>,
         spool: Option<Spool>,
         limits: Limits,
     ) -> Result<Outlet<B>, Error> {
-        let name = carrier.name().to_owned();
         let shared = Arc::new(Shared::default());
         let (sender, batches) = channel();
         let (give_back, spent) = sync_channel(SPENT_MAX);
@@ -214,7 +214,7 @@ impl<B: Batch> Outlet<B> {
     }
 
     /// Counters. Rows in the batch that is being filled are in flight.
-    pub(crate) fn account(&self, filling: Tally) -> Account {
+    pub(crate) fn account(&self, filling: Tally) -> DeliveryAccount {
         let mut account = self.shared.lock().account;
         account.ended += filling;
         account.in_flight += filling;
@@ -226,10 +226,16 @@ impl<B: Batch> Outlet<B> {
         std::mem::take(&mut self.shared.lock().events)
     }
 
-    /// The first reason of each cause of loss.
-    pub(crate) fn reasons(&self) -> Vec<(Cause, String)> {
+    /// Losses by cause: each with the name and the first reason, blocks and packets.
+    pub(crate) fn losses(&self) -> Vec<(String, u64, u64)> {
         let state = self.shared.lock();
-        let of = |cause: Cause| state.reasons[cause as usize].clone().map(|reason| (cause, reason));
+        let of = |cause: Cause| {
+            let at = cause as usize;
+            let (blocks, packets) = (state.account.blocks_lost[at], state.account.lost[at].packets);
+            let reason = state.reasons[at].as_deref().unwrap_or("?");
+            let name = || format!("{} ({}: {reason})", self.name, cause.name());
+            (blocks > 0).then(|| (name(), blocks, packets))
+        };
         Cause::ALL.into_iter().filter_map(of).collect()
     }
 

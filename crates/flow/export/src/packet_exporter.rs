@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use tapline_file::{Section, blocks};
 use tapline_packet::{Interface, InterfaceId, Meta, Packet, Timestamp};
 
-use crate::account::{Account, Cause, Tally};
+use crate::account::{DeliveryAccount, Tally};
 use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
 use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
 
@@ -76,11 +76,12 @@ pub struct PacketExporter {
 }
 
 impl PacketExporter {
-    /// Starts the thread that delivers. `section` is the writer that chunks name.
+    /// Starts the thread that delivers to the destination of this name. `section` is the writer that chunks name.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
     pub fn start(
+        name: String,
         sensor: Sensor,
         epoch: u64,
         section: &Section,
@@ -97,7 +98,7 @@ impl PacketExporter {
             numbers: Vec::new(),
             described: 0,
             since: Timestamp::EPOCH,
-            outlet: Outlet::start(Box::new(numbered), carrier, spool, limits)?,
+            outlet: Outlet::start(name, Box::new(numbered), carrier, spool, limits)?,
         })
     }
 
@@ -152,7 +153,7 @@ impl PacketExporter {
     }
 
     /// Counters. Packets of the chunk that is being filled are in flight.
-    pub fn account(&self) -> Account {
+    pub fn deliveries(&self) -> DeliveryAccount {
         self.outlet.account(self.chunk.tally())
     }
 
@@ -161,9 +162,9 @@ impl PacketExporter {
         self.outlet.take_events()
     }
 
-    /// The first reason of each cause by which packets were lost.
-    pub fn reasons(&self) -> Vec<(Cause, String)> {
-        self.outlet.reasons()
+    /// Losses by cause: each with the name and the first reason, chunks and packets.
+    pub fn losses(&self) -> Vec<(String, u64, u64)> {
+        self.outlet.losses()
     }
 
     /// Appends a packet, and its interface if the chunk has not described it.

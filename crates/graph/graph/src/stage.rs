@@ -286,4 +286,9 @@ impl StageCounters {
     pub fn of_output(output: OutputAccount) -> StageCounters {
         StageCounters { output: Some(output), ..StageCounters::default() }
     }
+
+    /// The counters of an output that has written all packets.
+    pub fn of_written(name: &str, packets: u64) -> StageCounters {
+        StageCounters::of_output(OutputAccount::of_written(name, packets))
+    }
 }

@@ -1,24 +1,18 @@
 //! `batches`: flows leave in sealed batches, which are kept until the receiver has acknowledged them.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tapline_export::{
-    Account, BatchExporter, Blocks, Cause, Destination, Encoding, Limits, Schema, Secret, Sensor, Spool,
-};
+use tapline_export::{BatchExporter, Blocks, Destination, Encoding, Limits, Schema, Secret, Sensor, Spool};
 use tapline_flow::export::{
-    ExportAccount, ExportOptions, FlowSink, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder,
-    TableEncoder, TableShape, goflow_template,
+    ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder, TableShape,
+    goflow_template,
 };
-use tapline_flow::{Flow, Sampling};
-use tapline_geo::Places;
 use tapline_graph::Stage;
 use tapline_graph::catalog::{
     Arguments, BuildContext, Constructor, Order, Outputs, Parameter, ParameterType, Property, StageAccess,
     StageClass, StageInput,
 };
-use tapline_packet::Timestamp;
 
 use super::flow_export::{DELAY, RECORDS, check_details, exporter, stage};
 use super::places;
@@ -126,11 +120,11 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         patience: Duration::from_nanos(arguments.nanoseconds("patience")),
     };
     let carrier = to.open(secret).map_err(text)?;
-    let mut exporter = BatchExporter::start(shape, blocks, carrier, spool, limits).map_err(text)?;
+    let exporter = BatchExporter::start(to.to_string(), shape, blocks, carrier, spool, limits);
+    let mut exporter = exporter.map_err(text)?;
     exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
-    let batches = Batches { exporter, is_live: false, name: to.to_string() };
     let files = StageSettings::of(site.common).place_files.open(arguments, site)?;
-    Ok(stage("batches", batches, DELAY, files, site.control))
+    Ok(stage("batches", exporter, DELAY, files, site.control))
 }
 
 /// The template, of which the default is another for messages that have fewer fields.
@@ -191,106 +185,6 @@ pub(super) fn host() -> Result<Sensor, tapline_export::Error> {
         |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
     let name: String = host.trim().trim_start_matches('.').chars().map(fits).take(64).collect();
     Sensor::new(if name.is_empty() { "sensor" } else { &name })
-}
-
-/// Losses by cause: each with the receiver's name and the reason, blocks and packets.
-pub(super) fn losses(
-    receiver: &str,
-    account: &Account,
-    reasons: &[(Cause, String)],
-) -> Vec<(String, u64, u64)> {
-    let of = |cause: Cause| {
-        let (blocks, lost) = (account.blocks_lost[cause as usize], account.lost[cause as usize]);
-        let reason = reasons.iter().find(|(other, _)| *other == cause).map(|(_, reason)| reason.as_str());
-        let name = format!("{receiver} ({}: {})", cause.name(), reason.unwrap_or("?"));
-        (blocks > 0).then_some((name, blocks, lost.packets))
-    };
-    Cause::ALL.into_iter().filter_map(of).collect()
-}
-
-struct Batches {
-    exporter: BatchExporter,
-    is_live: bool,
-    name: String,
-}
-
-impl FlowSink for Batches {
-    fn set_sampling(&mut self, sampling: Sampling) -> Result<(), tapline_flow::Error> {
-        self.exporter.set_sampling(sampling);
-        Ok(())
-    }
-
-    fn set_places(&mut self, places: &Arc<Places>) {
-        self.exporter.set_places(places);
-    }
-
-    fn set_live(&mut self, is_live: bool) {
-        self.is_live = is_live;
-    }
-
-    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
-        self.exporter.export(flows, now, self.is_live);
-        Ok(())
-    }
-
-    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
-        self.exporter.flush(now, self.is_live);
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
-        self.exporter.finish();
-        Ok(())
-    }
-
-    fn account(&self) -> ExportAccount {
-        let account = self.exporter.account();
-        ExportAccount {
-            flows: account.ended.flows,
-            records: account.ended.rows,
-            messages: account.blocks + account.blocks_lost.iter().sum::<u64>(),
-            octets: account.bytes,
-            written: account.acknowledged.packets + account.spooled.packets,
-            lost: account.all_lost().packets,
-            messages_lost: account.blocks_lost.iter().sum(),
-            left_out: 0,
-            waiting: account.in_flight.packets,
-        }
-    }
-
-    fn names(&self) -> &str {
-        &self.name
-    }
-
-    fn take_events(&mut self) -> Vec<String> {
-        self.exporter.take_events()
-    }
-
-    fn losses(&self) -> Vec<(String, u64, u64)> {
-        losses(&self.name, &self.exporter.account(), &self.exporter.reasons())
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let account = self.exporter.account();
-        let Account { acknowledged, spooled, lost, in_flight, blocks, repeated, .. } = account;
-        let mut counters = vec![
-            ("acknowledged", acknowledged.flows),
-            ("spooled", spooled.flows),
-            ("lost_memory", lost[Cause::Memory as usize].flows),
-            ("lost_refused", lost[Cause::Refused as usize].flows),
-            ("lost_spool_full", lost[Cause::SpoolFull as usize].flows),
-            ("lost_undelivered", lost[Cause::Undelivered as usize].flows),
-            ("in_flight", in_flight.flows),
-            ("blocks", blocks),
-            ("repeated", repeated),
-        ];
-        if account.found.flows > 0 {
-            counters.push(("earlier_found", account.found.flows));
-            counters.push(("earlier_acknowledged", account.replayed.flows));
-            counters.push(("earlier_lost", account.replay_lost.flows));
-        }
-        counters
-    }
 }
 
 #[cfg(test)]

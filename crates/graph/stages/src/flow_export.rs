@@ -107,8 +107,6 @@ pub(super) fn stage(
         ticks_waiting,
         is_finished: false,
         absorbed: ExportAccount::default(),
-        losses_absorbed: Vec::new(),
-        counters_absorbed: Vec::new(),
         reloads: control.reloads().count(),
         control: Arc::clone(control),
         events: Vec::new(),
@@ -135,38 +133,13 @@ struct ExportStage {
     ticks: u32,
     ticks_waiting: u32,
     is_finished: bool,
-    /// Counters of this stage in other workers, after they ended.
+    /// The account of this stage in other workers, after they ended.
     absorbed: ExportAccount,
-    losses_absorbed: Vec<(String, u64, u64)>,
-    counters_absorbed: Vec<(&'static str, u64)>,
     /// Requests to read and open files again that were obeyed.
     reloads: u64,
     control: Arc<Control>,
     events: Vec<String>,
     notices: Vec<String>,
-}
-
-/// Adds counters by name.
-fn merge_counters(sum: &mut Vec<(&'static str, u64)>, more: &[(&'static str, u64)]) {
-    for (name, count) in more {
-        match sum.iter_mut().find(|(known, _)| known == name) {
-            Some((_, all)) => *all += count,
-            None => sum.push((name, *count)),
-        }
-    }
-}
-
-/// Adds losses by name.
-fn merge_losses(sum: &mut Vec<(String, u64, u64)>, more: &[(String, u64, u64)]) {
-    for (name, messages, packets) in more {
-        match sum.iter_mut().find(|(known, ..)| known == name) {
-            Some((_, all_messages, all_packets)) => {
-                *all_messages += messages;
-                *all_packets += packets;
-            }
-            None => sum.push((name.clone(), *messages, *packets)),
-        }
-    }
 }
 
 pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
@@ -180,7 +153,9 @@ impl ExportStage {
     /// Opens the file again if it was renamed; one that cannot be opened is reported, and the previous one stays.
     fn reopen(&mut self, now: Timestamp) {
         match self.exporter.reopen(now) {
-            Ok(true) => self.notices.push(format!("{} opened again", self.exporter.names())),
+            Ok(true) => {
+                self.notices.push(format!("{} opened again", self.exporter.account().packets.name));
+            }
             Ok(false) => {}
             Err(error) => self.events.push(format!("{error}; the file before stays")),
         }
@@ -262,7 +237,7 @@ impl Stage for ExportStage {
         self.is_finished = true;
         let finished = self.exporter.finish(self.now.unwrap_or(tick.now));
         self.checked(finished)?;
-        let losses = self.exporter.losses();
+        let losses = self.exporter.account().losses;
         if self.is_live || losses.is_empty() {
             return Ok(());
         }
@@ -272,17 +247,16 @@ impl Stage for ExportStage {
     }
 
     fn counters(&self) -> StageCounters {
-        let ExportAccount { written, lost, left_out, waiting, .. } = self.exporter.account();
-        let [written, lost, left_out, waiting] =
-            [written, lost, left_out, waiting].map(|packets| packets / self.scale);
+        let OutputAccount { name, written, lost, buffered, .. } = self.exporter.account().packets;
+        let [written, lost, buffered] = [written, lost, buffered].map(|packets| packets / self.scale);
         // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
         let rest = (self.received + self.reported).saturating_sub(self.given);
         let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
         let output = OutputAccount {
-            name: self.exporter.names().to_owned(),
+            name,
             written,
-            lost: lost + left_out + missing,
-            buffered: waiting + in_flows,
+            lost: lost + missing,
+            buffered: buffered + in_flows,
             skipped: Some(self.left_out),
             ..OutputAccount::default()
         };
@@ -293,13 +267,9 @@ impl Stage for ExportStage {
         let mut all = self.exporter.account();
         all.merge(&self.absorbed);
         let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
-        let mut counters = self.exporter.counters();
-        merge_counters(&mut counters, &self.counters_absorbed);
-        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.columns(&all), &counters].concat());
-        let mut losses = self.exporter.losses();
-        merge_losses(&mut losses, &self.losses_absorbed);
-        if !losses.is_empty() {
-            table.add("lost_by", losses_text(&losses).into());
+        let mut table = Table::of_numbers(&[&rows[..], &all.counters].concat());
+        if !all.losses.is_empty() {
+            table.add("lost_by", losses_text(&all.losses).into());
         }
         Some(table)
     }
@@ -319,18 +289,13 @@ impl Stage for ExportStage {
         let all = self.exporter.account();
         tell("flows", all.flows);
         tell("records", all.records);
-        let further = self.exporter.columns(&all).into_iter().chain(self.exporter.counters());
-        further.for_each(|(name, value)| tell(name, value));
+        all.counters.iter().for_each(|(name, value)| tell(name, *value));
     }
 
     fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<ExportStage>() {
             self.absorbed.merge(&other.exporter.account());
             self.absorbed.merge(&other.absorbed);
-            merge_counters(&mut self.counters_absorbed, &other.exporter.counters());
-            merge_counters(&mut self.counters_absorbed, &other.counters_absorbed);
-            merge_losses(&mut self.losses_absorbed, &other.exporter.losses());
-            merge_losses(&mut self.losses_absorbed, &other.losses_absorbed);
         }
     }
 }

@@ -14,7 +14,7 @@ use tapline_graph::catalog::{Constructor, Order, Outputs, StageClass, StageInput
 use tapline_graph::{Cell, ExpiredFlows, Out, Packets, Stage, StageCounters, Table};
 use tapline_packet::Timestamp;
 use tapline_packet::numbers::ip_protocol::{self, TCP};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 
 use super::flow_results::FlowResults;
 use super::places::{self, PlaceReader};
@@ -177,8 +177,7 @@ impl Stage for FlowTop {
 
     fn counters(&self) -> StageCounters {
         let written = self.received + self.reported;
-        let output = OutputAccount { name: "table".to_owned(), written, ..OutputAccount::default() };
-        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
+        StageCounters { reported: self.reported, ..StageCounters::of_written("table", written) }
     }
 
     fn result(&self) -> Option<Table> {

@@ -45,8 +45,8 @@ pub struct LinesOutput<W> {
 impl<W: Write + Send> LinesOutput<W> {
     /// With `eager` the lines are written after each batch, for a terminal.
     pub fn new(format: LineFormat, stream: W, eager: bool) -> LinesOutput<W> {
-        let name = if matches!(format, LineFormat::Json) { "json" } else { "text" }.to_owned();
-        let account = OutputAccount { name, ..OutputAccount::default() };
+        let name = if matches!(format, LineFormat::Json) { "json" } else { "text" };
+        let account = OutputAccount::of_written(name, 0);
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);
         LinesOutput { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
     }

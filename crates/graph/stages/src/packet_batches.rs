@@ -5,24 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tapline_export::{Cause, Destination, Limits, PacketExporter, Secret, Sensor, Spool};
+use tapline_export::{Destination, Limits, PacketExporter, Secret, Sensor, Spool};
 use tapline_file::Section;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
-use tapline_source::{Error, LossCause, OutputAccount};
+use tapline_source::Error;
 
-use super::batches::{epoch, host, losses};
+use super::batches::{epoch, host};
 use super::flow_export::losses_text;
 
 /// The most bytes of a chunk, where the receiver takes more.
 const CHUNK_MAX: usize = 900_000;
-
-/// The causes of loss, as an account of packets has them.
-const CAUSES: [(Cause, LossCause); 4] = [
-    (Cause::Memory, LossCause::BatchMemory),
-    (Cause::Refused, LossCause::BatchRefused),
-    (Cause::SpoolFull, LossCause::BatchSpool),
-    (Cause::Undelivered, LossCause::BatchUndelivered),
-];
 
 /// Settings of an output of chunks.
 #[derive(Debug)]
@@ -50,7 +42,6 @@ pub struct ChunkSettings {
 /// Packets in chunks to a receiver.
 pub struct ChunkOutput {
     exporter: PacketExporter,
-    name: String,
     is_live: bool,
 }
 
@@ -78,10 +69,10 @@ impl ChunkOutput {
             ..Limits::default()
         };
         let carrier = to.open(settings.secret)?;
-        let mut exporter =
-            PacketExporter::start(sensor, epoch(0), &settings.section, carrier, spool, limits)?;
+        let (name, section) = (to.to_string(), &settings.section);
+        let mut exporter = PacketExporter::start(name, sensor, epoch(0), section, carrier, spool, limits)?;
         exporter.set_cancel_flag(cancel);
-        Ok(ChunkOutput { exporter, name: to.to_string(), is_live: settings.is_live })
+        Ok(ChunkOutput { exporter, is_live: settings.is_live })
     }
 }
 
@@ -104,26 +95,17 @@ impl Stage for ChunkOutput {
 
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.exporter.finish();
-        let losses = losses(&self.name, &self.exporter.account(), &self.exporter.reasons());
+        let losses = self.exporter.losses();
         if self.is_live || losses.is_empty() {
             return Ok(());
         }
         // What is read is all there, and so should its packets be.
         let source = format!("not all was taken: {}", losses_text(&losses)).into();
-        Err(Error::Output { what: self.name.clone(), source })
+        Err(Error::Output { what: self.exporter.name().to_owned(), source })
     }
 
     fn counters(&self) -> StageCounters {
-        let account = self.exporter.account();
-        let lost_by = CAUSES.map(|(cause, lost_by)| (lost_by, account.lost[cause as usize].packets));
-        StageCounters::of_output(OutputAccount {
-            name: self.name.clone(),
-            written: account.acknowledged.packets + account.spooled.packets,
-            lost: account.all_lost().packets,
-            buffered: account.in_flight.packets,
-            lost_by: lost_by.into_iter().collect(),
-            ..OutputAccount::default()
-        })
+        StageCounters::of_output(self.exporter.deliveries().output(self.exporter.name()))
     }
 
     fn events(&mut self) -> Vec<String> {
@@ -131,7 +113,7 @@ impl Stage for ChunkOutput {
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
-        let account = self.exporter.account();
+        let account = self.exporter.deliveries();
         tell("acknowledged", account.acknowledged.packets);
         tell("spooled", account.spooled.packets);
         tell("repeated", account.repeated);

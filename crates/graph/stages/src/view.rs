@@ -16,7 +16,7 @@ use tapline_graph::{
     ChangesPart, ExpiredFlows, FlowChanges, MeteredSecond, Out, Packets, Stage, StageCounters, StageStatus,
     TickContext,
 };
-use tapline_source::{Error, InterfaceAccount, Loss, LossPoint, OutputAccount};
+use tapline_source::{Error, InterfaceAccount, Loss, LossPoint};
 use tapline_sys::RouteSocket;
 use tapline_view::{Ranker, Second, ViewFile};
 
@@ -152,7 +152,6 @@ impl Stage for ViewStage {
 
     fn counters(&self) -> StageCounters {
         let written = self.received + self.reported;
-        let output = OutputAccount { name: "view".to_owned(), written, ..OutputAccount::default() };
-        StageCounters { reported: self.reported, ..StageCounters::of_output(output) }
+        StageCounters { reported: self.reported, ..StageCounters::of_written("view", written) }
     }
 }

@@ -311,6 +311,11 @@ pub struct OutputAccount {
 }
 
 impl OutputAccount {
+    /// The account of an output that has written all packets.
+    pub fn of_written(name: &str, written: u64) -> OutputAccount {
+        OutputAccount { name: name.to_owned(), written, ..OutputAccount::default() }
+    }
+
     /// Packets whose fate is known.
     pub fn total(&self) -> u64 {
         self.written + self.lost + self.skipped() + self.buffered

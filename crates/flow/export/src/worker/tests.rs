@@ -4,13 +4,13 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use tapline_flow::Flow;
-use tapline_flow::export::{ExportOptions, JsonEncoder, TableShape};
+use tapline_flow::export::{ExportOptions, FlowSink as _, JsonEncoder, TableShape};
 use tapline_packet::Timestamp;
 
 use super::*;
 use crate::key_group::{KEY_GROUPS, key_group};
 use crate::trial;
-use crate::{Account, BatchExporter, BlockId, Blocks, Encoding, Sensor, Target, Threaded};
+use crate::{BatchExporter, BlockId, Blocks, DeliveryAccount, Encoding, Sensor, Target, Threaded};
 
 /// The next answer for a block, and all blocks that were delivered.
 #[derive(Default)]
@@ -72,11 +72,11 @@ fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limit
     let sensor = Sensor::new("test").expect("a name");
     let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, Box::new(JsonEncoder::new(&shape)));
     let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
-    BatchExporter::start(shape, blocks, carrier, spool, limits).expect("a thread")
+    BatchExporter::start("receiver".to_owned(), shape, blocks, carrier, spool, limits).expect("a thread")
 }
 
 /// Exports flows with a key by flow, in blocks of about 13 flows.
-fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> Account {
+fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> DeliveryAccount {
     let shape = TableShape::new(&ExportOptions::of_rows("destinationTransportPort", false));
     let shape = shape.expect("a template");
     let sensor = Sensor::new("test").expect("a name");
@@ -84,7 +84,7 @@ fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> Account
     let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, encoder).keyed_by_flow();
     let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
     let limits = Limits { rows: 400, ..limits() };
-    let exporter = BatchExporter::start(shape, blocks, carrier, spool, limits);
+    let exporter = BatchExporter::start("receiver".to_owned(), shape, blocks, carrier, spool, limits);
     run(exporter.expect("a thread"), 1000, false).0
 }
 
@@ -141,13 +141,15 @@ fn port_of(line: &str) -> u64 {
 }
 
 /// Exports this number of flows to the end.
-fn run(mut exporter: BatchExporter, flows: u64, is_live: bool) -> (Account, Vec<String>) {
+fn run(mut exporter: BatchExporter, flows: u64, is_live: bool) -> (DeliveryAccount, Vec<String>) {
+    exporter.set_live(is_live);
     for number in 0..flows {
-        exporter.export(&[flow(number)], Timestamp::EPOCH, is_live);
-        assert!(exporter.account().is_balanced());
+        exporter.export(&[flow(number)], Timestamp::EPOCH).expect("losses are counted");
+        assert!(exporter.deliveries().is_balanced());
     }
-    exporter.finish();
-    let account = exporter.account();
+    exporter.finish(Timestamp::EPOCH).expect("losses are counted");
+    let account = exporter.deliveries();
+    assert_eq!(exporter.account().packets.total(), account.ended.packets);
     assert!(account.is_balanced(), "{account:?}");
     assert_eq!((account.ended.flows, account.in_flight), (flows, Tally::default()));
     (account, exporter.take_events())
@@ -253,15 +255,16 @@ fn an_outage_in_a_run_is_caught_up_from_the_spool() {
     receiver.0.lock().expect("at rest").answers.extend(vec![away; 4]);
     let patient = Limits { patience: Duration::from_secs(60), ..limits() };
     let mut exporter = exporter(&receiver, 1, Some(spool), patient);
+    exporter.set_live(true);
     for number in 0..300 {
-        exporter.export(&[flow(number)], Timestamp::EPOCH, true);
+        exporter.export(&[flow(number)], Timestamp::EPOCH).expect("losses are counted");
     }
     // The end of the run does not wait for a receiver that is away: first it has to be there again.
-    while exporter.account().acknowledged.flows < 100 {
+    while exporter.deliveries().acknowledged.flows < 100 {
         std::thread::sleep(Duration::from_millis(10));
     }
-    exporter.finish();
-    let account = exporter.account();
+    exporter.finish(Timestamp::EPOCH).expect("losses are counted");
+    let account = exporter.deliveries();
     assert_eq!((account.acknowledged.flows, account.spooled.flows, account.found.flows), (300, 0, 0));
     assert_eq!(rows(&receiver.seen()).len(), 600);
 }

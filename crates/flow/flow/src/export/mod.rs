@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
+use tapline_source::OutputAccount;
 
 #[cfg(feature = "parquet")]
 pub use self::parquet::{ParquetEncoder, ParquetLimits, ParquetWriter, parquet_template};
@@ -170,9 +171,12 @@ impl Default for ExportOptions {
     }
 }
 
-/// Counters of an exporter. Packets balance: given = written + lost + left out + waiting in a message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The account of a destination of flows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExportAccount {
+    /// The destination as it was given, and the packets that its flows count. Written are those that all receivers took;
+    /// over UDP, that were sent to all. Lost are also those that the protocol cannot express.
+    pub packets: OutputAccount,
     /// Flows.
     pub flows: u64,
     /// Records of flows: one a direction, or one a biflow.
@@ -181,30 +185,41 @@ pub struct ExportAccount {
     pub messages: u64,
     /// Octets of these messages.
     pub octets: u64,
-    /// Packets of records that all collectors took; over UDP, that were sent to all.
-    pub written: u64,
-    /// Packets of records that at least one collector did not take.
-    pub lost: u64,
     /// Messages that at least one collector did not take.
     pub messages_lost: u64,
-    /// Packets of flows that the protocol cannot express: IPv6 in v5.
+    /// Packets of flows that the protocol cannot express, IPv6 in v5: they are among those lost.
     pub left_out: u64,
-    /// Packets of records in messages that are not full yet.
-    pub waiting: u64,
+    /// Further counters by name, as this kind of destination has them.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Receivers with losses: name, messages lost, and packets of the records in them.
+    pub losses: Vec<(String, u64, u64)>,
 }
 
 impl ExportAccount {
-    /// Adds the counters of another exporter.
+    /// Adds the account of another exporter to the same destination.
     pub fn merge(&mut self, other: &ExportAccount) {
+        self.packets.merge(&other.packets);
         self.flows += other.flows;
         self.records += other.records;
         self.messages += other.messages;
         self.octets += other.octets;
-        self.written += other.written;
-        self.lost += other.lost;
         self.messages_lost += other.messages_lost;
         self.left_out += other.left_out;
-        self.waiting += other.waiting;
+        for &(name, count) in &other.counters {
+            match self.counters.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, all)) => *all += count,
+                None => self.counters.push((name, count)),
+            }
+        }
+        for loss in &other.losses {
+            match self.losses.iter_mut().find(|(name, ..)| *name == loss.0) {
+                Some((_, messages, packets)) => {
+                    *messages += loss.1;
+                    *packets += loss.2;
+                }
+                None => self.losses.push(loss.clone()),
+            }
+        }
     }
 }
 
@@ -213,7 +228,6 @@ pub struct Exporter {
     /// One stream for all collectors, or one for each.
     streams: Vec<Stream>,
     account: ExportAccount,
-    names: String,
 }
 
 struct Stream {
@@ -230,7 +244,7 @@ impl Exporter {
     /// If the template is invalid, or a collector cannot be opened.
     pub fn open(targets: &[ExportTarget], options: &ExportOptions) -> Result<Exporter, Error> {
         check(targets, options)?;
-        let names = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
+        let name = targets.iter().map(ExportTarget::to_string).collect::<Vec<_>>().join(",");
         let mut collectors = Vec::new();
         for target in targets {
             collectors.push(Collector::open(target, options)?);
@@ -248,7 +262,8 @@ impl Exporter {
             Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors, outbox })
         };
         let streams = groups.into_iter().map(stream).collect::<Result<Vec<Stream>, Error>>()?;
-        Ok(Exporter { streams, account: ExportAccount::default(), names })
+        let packets = OutputAccount::of_written(&name, 0);
+        Ok(Exporter { streams, account: ExportAccount { packets, ..ExportAccount::default() } })
     }
 
     /// Once `cancel` is true, messages that the rate limit would delay are dropped and counted as lost.
@@ -346,31 +361,23 @@ impl FlowSink for Exporter {
     }
 
     fn account(&self) -> ExportAccount {
-        let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
-        ExportAccount { waiting, ..self.account }
-    }
-
-    fn names(&self) -> &str {
-        &self.names
+        let mut account = self.account.clone();
+        account.packets.buffered = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
+        account.counters = vec![
+            ("messages", account.messages),
+            ("messages_lost", account.messages_lost),
+            ("packets_left_out", account.left_out),
+        ];
+        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
+        let losses = collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0);
+        account.losses =
+            losses.map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect();
+        account
     }
 
     fn take_events(&mut self) -> Vec<String> {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.flat_map(Collector::take_events).collect()
-    }
-
-    fn losses(&self) -> Vec<(String, u64, u64)> {
-        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
-        let losses = collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0);
-        losses.map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect()
-    }
-
-    fn columns(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        vec![
-            ("messages", all.messages),
-            ("messages_lost", all.messages_lost),
-            ("packets_left_out", all.left_out),
-        ]
     }
 }
 
@@ -437,9 +444,9 @@ impl MessageSink<'_> {
         self.account.messages += 1;
         self.account.octets += len as u64;
         if is_taken {
-            self.account.written += packets;
+            self.account.packets.written += packets;
         } else {
-            self.account.lost += packets;
+            self.account.packets.lost += packets;
             self.account.messages_lost += 1;
         }
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
+use tapline_source::OutputAccount;
 
 use super::community;
 use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext};
@@ -101,7 +102,7 @@ impl RowWriter {
         let fields: Vec<RowField> = columns.into_iter().map(RowField::new).collect();
         let has_community = fields.iter().any(|field| matches!(field.column.what, ColumnSource::CommunityId));
         let text = if format == RowFormat::Csv { header(&fields) } else { Vec::new() };
-        let account = ExportAccount::default();
+        let packets = OutputAccount::of_written(&name, 0);
         Ok(RowWriter {
             file,
             name,
@@ -115,7 +116,7 @@ impl RowWriter {
             places,
             text,
             values: ValueText::default(),
-            account,
+            account: ExportAccount { packets, ..ExportAccount::default() },
         })
     }
 
@@ -144,7 +145,7 @@ impl RowWriter {
             }
             account.records += 1;
         });
-        self.account.waiting += flow.answered_packets();
+        self.account.packets.buffered += flow.answered_packets();
     }
 
     /// The names of the columns, where the format has them in front.
@@ -183,15 +184,15 @@ impl FlowSink for RowWriter {
         if self.text.is_empty() {
             return Ok(());
         }
-        let packets = std::mem::take(&mut self.account.waiting);
+        let packets = std::mem::take(&mut self.account.packets.buffered);
         self.account.messages += 1;
         self.account.octets += self.text.len() as u64;
         let written = self.file.add(&self.text);
         self.text.clear();
         match written {
-            Ok(()) => self.account.written += packets,
+            Ok(()) => self.account.packets.written += packets,
             Err(_) => {
-                self.account.lost += packets;
+                self.account.packets.lost += packets;
                 self.account.messages_lost += 1;
             }
         }
@@ -209,11 +210,7 @@ impl FlowSink for RowWriter {
     }
 
     fn account(&self) -> ExportAccount {
-        self.account
-    }
-
-    fn names(&self) -> &str {
-        &self.name
+        self.account.clone()
     }
 }
 
@@ -410,7 +407,7 @@ mod tests {
         let path = folder.path().join("rows");
         let mut rows = RowWriter::create(&path, format, options).unwrap();
         rows.export(flows, Timestamp::EPOCH).unwrap();
-        assert_eq!(rows.account().waiting, flows.iter().map(Flow::packets).sum::<u64>());
+        assert_eq!(rows.account().packets.buffered, flows.iter().map(Flow::packets).sum::<u64>());
         rows.flush(Timestamp::EPOCH).unwrap();
         (std::fs::read_to_string(&path).unwrap(), rows.account())
     }
@@ -433,7 +430,10 @@ mod tests {
             })
         );
         assert_eq!((lines.len(), &lines[1]["sourceTransportPort"]), (2, &80.into()));
-        assert_eq!((account.flows, account.records, account.written, account.lost), (1, 2, 5, 0));
+        assert_eq!(
+            (account.flows, account.records, account.packets.written, account.packets.lost),
+            (1, 2, 5, 0)
+        );
         let exporter = Some("10.9.8.7".parse().unwrap());
         let told = ExportOptions { exporter, ..ExportOptions::of_rows("exporterIPv4Address", true) };
         let (text, _) = written(RowFormat::Json, &told, std::slice::from_ref(&both));
@@ -441,7 +441,7 @@ mod tests {
         let (text, account) = written(RowFormat::Json, &ExportOptions::of_rows(template, true), &[both]);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["octetDeltaCount"], &line["reverseOctetDeltaCount"]), (&300.into(), &200.into()));
-        assert_eq!((account.records, account.written), (1, 5));
+        assert_eq!((account.records, account.packets.written), (1, 5));
     }
 
     /// A flow of another exporter, which gave these fields and no others.
@@ -550,6 +550,7 @@ mod tests {
         rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))], Timestamp::EPOCH).unwrap();
         assert!(rows.flush(Timestamp::EPOCH).is_err());
         let account = rows.account();
-        assert_eq!((account.written, account.lost, account.waiting, account.messages_lost), (0, 7, 0, 1));
+        let OutputAccount { written, lost, buffered, .. } = account.packets;
+        assert_eq!((written, lost, buffered, account.messages_lost), (0, 7, 0, 1));
     }
 }

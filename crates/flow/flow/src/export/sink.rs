@@ -73,29 +73,11 @@ pub trait FlowSink: Send {
         Ok(false)
     }
 
-    /// The counters of flows.
+    /// The account so far.
     fn account(&self) -> ExportAccount;
-
-    /// The destination as it was given.
-    fn names(&self) -> &str;
 
     /// Takes the events to be shown to the user: a connection lost or restored, a UDP port without a listener.
     fn take_events(&mut self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Receivers with losses: name, messages lost, and packets of the records in them.
-    fn losses(&self) -> Vec<(String, u64, u64)> {
-        Vec::new()
-    }
-
-    /// Counters of this destination alone, which become further columns once those of all workers are added.
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        Vec::new()
-    }
-
-    /// Further columns of an account, behind flows, records and octets.
-    fn columns(&self, _all: &ExportAccount) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
 }

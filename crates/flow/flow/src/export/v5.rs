@@ -81,7 +81,9 @@ impl V5 {
 
     pub(super) fn add(&mut self, flow: &Flow, sink: &mut MessageSink<'_>) {
         let [IpAddr::V4(_), _] = flow.endpoints.map(|side| side.address) else {
-            sink.account.left_out += flow.answered_packets();
+            let packets = flow.answered_packets();
+            sink.account.left_out += packets;
+            sink.account.packets.lost += packets;
             return;
         };
         if !self.boot.reaches(flow.first(), flow.last()) {

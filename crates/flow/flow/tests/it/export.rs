@@ -43,7 +43,10 @@ fn datagrams_to(at: &str, options: &ExportOptions, sampling: u32, flows: &[Flow]
         flows.iter().filter(|flow| flow.endpoints[0].address.is_ipv6()).map(Flow::packets).sum();
     let left_out = if options.version == Version::V5 { left_out } else { 0 };
     let packets: u64 = flows.iter().map(Flow::packets).sum();
-    assert_eq!((account.written, account.left_out, account.lost), (packets - left_out, left_out, 0));
+    assert_eq!(
+        (account.packets.written, account.left_out, account.packets.lost),
+        (packets - left_out, left_out, left_out)
+    );
     assert_eq!((account.messages, account.flows), (all.len() as u64, flows.len() as u64));
     all
 }
@@ -454,8 +457,8 @@ fn a_full_disk_loses_unwritten_records() {
     exporter.finish(now).unwrap_err();
     let account = exporter.account();
     let packets = flows.iter().map(Flow::packets).sum::<u64>();
-    assert_eq!((account.flows, account.lost), (2000, packets));
-    assert_eq!((account.written, account.waiting), (0, 0));
+    assert_eq!((account.flows, account.packets.lost), (2000, packets));
+    assert_eq!((account.packets.written, account.packets.buffered), (0, 0));
     assert!(account.messages > 1 && account.messages == account.messages_lost);
 }
 
@@ -490,7 +493,7 @@ fn each_file_of_messages_has_templates() {
     let [first, second] = [&old, &path].map(|path| std::fs::read(path).unwrap());
     assert_eq!((&first[16..18], &second[16..18]), (&[0, 2][..], &[0, 2][..]), "templates first");
     assert_eq!(exporter.account().octets, (first.len() + second.len()) as u64);
-    assert_eq!((exporter.account().waiting, exporter.account().lost), (0, 0));
+    assert_eq!((exporter.account().packets.buffered, exporter.account().packets.lost), (0, 0));
 }
 
 /// A collector that is started again on the same port gets templates first, and the account reports the flows lost
@@ -509,7 +512,7 @@ fn a_collector_that_comes_back_gets_templates() {
         exporter.flush(now).unwrap();
         given += packets;
         let account = exporter.account();
-        assert_eq!(account.written + account.lost, given);
+        assert_eq!(account.packets.written + account.packets.lost, given);
         account.messages_lost
     };
     let (mut stream, _) = listener.accept().unwrap();
@@ -536,7 +539,7 @@ fn a_collector_that_comes_back_gets_templates() {
     assert_eq!(header[16..], [0, 2], "templates again");
     let name = format!("tcp://{address}");
     let account = exporter.account();
-    assert_eq!(exporter.losses(), [(name.clone(), account.messages_lost, account.lost)]);
+    assert_eq!(account.losses, [(name.clone(), account.messages_lost, account.packets.lost)]);
     let news = exporter.take_events();
     assert_eq!(news.len(), 2, "{news:?}");
     assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is back"));
@@ -568,7 +571,7 @@ fn a_closed_port_is_reported_once() {
     }
     assert_eq!(news.len(), 1, "{news:?}");
     assert!(news[0].contains("no process listens there"));
-    assert_eq!((exporter.account().lost, exporter.losses().len()), (0, 0));
+    assert_eq!((exporter.account().packets.lost, exporter.account().losses.len()), (0, 0));
 }
 
 /// Collectors distinguish exporters by their addresses: messages come from the chosen one, and say so if the template

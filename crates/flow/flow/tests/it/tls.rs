@@ -132,7 +132,7 @@ fn tls_carries_the_bytes_of_a_file() {
         export(&mut exporter, &flows);
         let account = exporter.account();
         let packets: u64 = flows.iter().map(Flow::packets).sum();
-        assert_eq!((account.written, account.lost), (packets, 0));
+        assert_eq!((account.packets.written, account.packets.lost), (packets, 0));
         drop(exporter);
         let got = server.got();
         assert!(got == wanted, "{version}: {} of {} octets", got.len(), wanted.len());

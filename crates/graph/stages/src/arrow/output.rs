@@ -33,7 +33,7 @@ enum ArrowStream<W: Write> {
 
 impl<W: Write + Send> ArrowOutput<W> {
     pub(super) fn new(columns: Columns, stream: W, is_live: bool) -> ArrowOutput<W> {
-        let account = OutputAccount { name: "arrow".to_owned(), ..OutputAccount::default() };
+        let account = OutputAccount::of_written("arrow", 0);
         ArrowOutput { columns, state: ArrowStream::New(Some(stream)), is_live, account }
     }
 

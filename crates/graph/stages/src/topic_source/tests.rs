@@ -42,7 +42,8 @@ fn chunks(packets: u64) -> Vec<Block> {
     let limits = Limits { block: 2000, ..Limits::default() };
     let sensor = Sensor::new("s").expect("a name");
     let carrier = Box::new(keeper.clone());
-    let exporter = PacketExporter::start(sensor, 1, &Section::default(), carrier, None, limits);
+    let exporter =
+        PacketExporter::start("topic".to_owned(), sensor, 1, &Section::default(), carrier, None, limits);
     let mut exporter = exporter.expect("a thread");
     let interfaces = [Interface::new("a", LinkType::ETHERNET), Interface::new("b", LinkType::RAW)];
     for number in 0..packets {
@@ -58,7 +59,7 @@ fn chunks(packets: u64) -> Vec<Block> {
         exporter.push(&Packet { data: &data, meta: &meta }, interface, &[], Timestamp::EPOCH, false);
     }
     exporter.finish();
-    let account = exporter.account();
+    let account = exporter.deliveries();
     assert!(account.is_balanced() && account.acknowledged.packets == packets, "{account:?}");
     let blocks = keeper.blocks.lock().expect("no test panics there");
     blocks.clone()

@@ -21,7 +21,7 @@ use tapline_graph::catalog::{
 };
 use tapline_graph::{Cell, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
 use tapline_packet::{ClockReading, Interface, LinkType, Timestamp};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 use tapline_watch::{Program, Source, Watch};
 
 use crate::live_clock::{AHEAD_NS, LiveClock, ON_THEIR_WAY_NS};
@@ -280,9 +280,8 @@ impl Stage for WatchStage {
     }
 
     fn counters(&self) -> StageCounters {
-        let output =
-            OutputAccount { name: "watch".to_owned(), written: self.received, ..OutputAccount::default() };
-        StageCounters { recordings_lost: self.watch.recordings_lost(), ..StageCounters::of_output(output) }
+        let written = StageCounters::of_written("watch", self.received);
+        StageCounters { recordings_lost: self.watch.recordings_lost(), ..written }
     }
 
     fn result(&self) -> Option<Table> {

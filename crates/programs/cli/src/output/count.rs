@@ -1,7 +1,7 @@
 //! Packets counted and nothing else.
 
 use tapline_graph::{Out, Packets, Stage, StageCounters};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 
 /// Counts packets: `--count`.
 #[derive(Default)]
@@ -16,7 +16,6 @@ impl Stage for CountOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let name = "count".to_owned();
-        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
+        StageCounters::of_written("count", self.packets)
     }
 }

@@ -273,7 +273,7 @@ impl EndedReader {
         let outputs: Vec<_> = stages.filter_map(|stage| stage.counters.output.clone()).collect();
         match &self.role {
             Role::Recorder(store, _) if outputs.is_empty() => {
-                vec![OutputAccount { name: store.display().to_string(), ..OutputAccount::default() }]
+                vec![OutputAccount::of_written(&store.display().to_string(), 0)]
             }
             _ => outputs,
         }

@@ -32,6 +32,7 @@ use std::time::Duration;
 
 use tapline_geo::Places;
 use tapline_packet::Timestamp;
+use tapline_source::OutputAccount;
 
 use super::element::{Element, RecordView, RowContext};
 use super::file::MessageFile;
@@ -124,7 +125,9 @@ impl ParquetWriter {
         if !is_stream {
             fs::create_dir_all(to).and_then(|()| draft::try_out(to)).map_err(fail)?;
         }
-        let outcome = Arc::new(Mutex::new(Outcome::default()));
+        let mut outcome = Outcome::default();
+        outcome.account.packets.name.clone_from(&name);
+        let outcome = Arc::new(Mutex::new(outcome));
         let size_max = if is_stream { u64::MAX } else { limits.size };
         let store = Store::new(place, columns, size_max, Arc::clone(&outcome)).map_err(fail)?;
         let (jobs, theirs) = sync_channel(JOBS_WAITING);
@@ -201,7 +204,7 @@ impl ParquetWriter {
             .as_ref()
             .is_some_and(|(jobs, _)| jobs.send(Job { hour: *number, group, is_last }).is_ok());
         if !is_taken {
-            self.outcome().lost += packets;
+            self.outcome().account.packets.lost += packets;
         }
     }
 
@@ -249,7 +252,7 @@ impl FlowSink for ParquetWriter {
             // A thread that panicked has told nothing of what it had: that is lost.
             let is_done = thread.join().is_ok();
             let mut outcome = self.outcome();
-            outcome.lost = self.packets.saturating_sub(outcome.written);
+            outcome.account.packets.lost = self.packets.saturating_sub(outcome.account.packets.written);
             if !is_done && outcome.failure.is_none() {
                 let source = io::Error::other("the thread that writes has ended");
                 outcome.failure = Some(Error::Parquet { file: self.name.clone(), source });
@@ -260,27 +263,13 @@ impl FlowSink for ParquetWriter {
 
     fn account(&self) -> ExportAccount {
         // Packets of rows are written once their file is whole, and until then they wait; messages are files.
-        let outcome = self.outcome();
-        ExportAccount {
-            flows: self.flows,
-            records: self.rows,
-            messages: outcome.files + outcome.files_lost,
-            octets: outcome.octets,
-            written: outcome.written,
-            lost: outcome.lost,
-            messages_lost: outcome.files_lost,
-            left_out: 0,
-            waiting: self.packets.saturating_sub(outcome.written + outcome.lost),
-        }
-    }
-
-    fn names(&self) -> &str {
-        &self.name
-    }
-
-    fn columns(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        let whole = all.messages.saturating_sub(all.messages_lost);
-        vec![("files", whole), ("files_lost", all.messages_lost)]
+        let mut account = self.outcome().account.clone();
+        let OutputAccount { written, lost, .. } = account.packets;
+        account.packets.buffered = self.packets.saturating_sub(written + lost);
+        (account.flows, account.records) = (self.flows, self.rows);
+        let files = account.messages - account.messages_lost;
+        account.counters = vec![("files", files), ("files_lost", account.messages_lost)];
+        account
     }
 }
 

@@ -26,6 +26,7 @@ use super::draft::UnnamedFile;
 use super::folder_of;
 use super::sorting::SortOrder;
 use crate::Error;
+use crate::export::ExportAccount;
 use crate::export::rows::Column;
 use crate::export::table::RowGroup;
 
@@ -42,17 +43,11 @@ pub(super) struct Job {
     pub(super) is_last: bool,
 }
 
-/// The account of rows and files.
+/// Files that the thread has completed or given up.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Packets that the rows of complete files count.
-    pub(super) written: u64,
-    /// Packets that the rows of failed files count.
-    pub(super) lost: u64,
-    pub(super) files: u64,
-    pub(super) files_lost: u64,
-    /// Octets of complete files.
-    pub(super) octets: u64,
+    /// Their account, in which messages are files.
+    pub(super) account: ExportAccount,
     /// The first error that was not yet reported to the caller.
     pub(super) failure: Option<Error>,
 }
@@ -182,9 +177,9 @@ impl Store {
         match open.finish() {
             Ok(octets) => {
                 let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-                outcome.written += packets;
-                outcome.octets += octets;
-                outcome.files += 1;
+                outcome.account.packets.written += packets;
+                outcome.account.octets += octets;
+                outcome.account.messages += 1;
             }
             Err(source) => self.note_lost(packets, name, source),
         }
@@ -192,8 +187,9 @@ impl Store {
 
     fn note_lost(&self, packets: u64, file: String, source: io::Error) {
         let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
-        outcome.lost += packets;
-        outcome.files_lost += 1;
+        outcome.account.packets.lost += packets;
+        outcome.account.messages += 1;
+        outcome.account.messages_lost += 1;
         outcome.failure.get_or_insert(Error::Parquet { file, source });
     }
 }

@@ -134,7 +134,7 @@ fn a_row_lies_in_the_hour_in_which_it_ends() {
     assert_eq!(packets_below(folder.path()), wanted.map(|(name, packets)| (name.to_owned(), packets)));
     let account = writer.account();
     assert_eq!((account.flows, account.records, account.messages), (6, 6, 5));
-    assert_eq!((account.written, account.lost, account.waiting), (63, 0, 0));
+    assert_eq!((account.packets.written, account.packets.lost, account.packets.buffered), (63, 0, 0));
 }
 
 /// Each direction has its own end.
@@ -223,7 +223,7 @@ fn no_file_is_longer_than_it_may_be() {
     assert!(lengths.len() > 3 && lengths.iter().all(|len| *len <= SIZE), "{lengths:?}");
     let account = writer.account();
     let packets: u64 = flows.iter().map(Flow::packets).sum();
-    assert_eq!((account.written, account.waiting, account.lost), (packets, 0, 0));
+    assert_eq!((account.packets.written, account.packets.buffered, account.packets.lost), (packets, 0, 0));
     assert_eq!((account.messages, account.octets), (lengths.len() as u64, lengths.iter().sum()));
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), packets)]);
 }
@@ -235,13 +235,13 @@ fn files_are_closed_when_they_are_old() {
     let mut writer = writer(folder.path(), "default", limits(1 << 30, 60));
     writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
     writer.export(&[one_way(2, EVENING + 59 * SECOND)], time(EVENING + 59 * SECOND)).unwrap();
-    assert_eq!(writer.account().waiting, 3);
+    assert_eq!(writer.account().packets.buffered, 3);
     assert!(all_below(folder.path()).is_empty());
     writer.flush(time(EVENING + 60 * SECOND)).unwrap();
-    wait_for(|| writer.account().written == 3);
+    wait_for(|| writer.account().packets.written == 3);
     writer.export(&[one_way(4, EVENING + 61 * SECOND)], time(EVENING + 61 * SECOND)).unwrap();
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 3)]);
-    assert_eq!(writer.account().waiting, 4);
+    assert_eq!(writer.account().packets.buffered, 4);
     writer.finish(Timestamp::EPOCH).unwrap();
     assert_eq!(all_below(folder.path()).len(), 2);
     assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
@@ -279,7 +279,7 @@ fn rows_that_cannot_be_written_are_lost() {
     let failure = writer.finish(Timestamp::EPOCH).unwrap_err().to_string();
     assert!(failure.contains("hour=21") && failure.contains("lost"), "{failure}");
     let account = writer.account();
-    assert_eq!((account.written, account.lost, account.waiting), (5, 2, 0));
+    assert_eq!((account.packets.written, account.packets.lost, account.packets.buffered), (5, 2, 0));
     assert_eq!((account.messages, account.messages_lost), (3, 1));
     // The error is reported once.
     assert!(writer.finish(Timestamp::EPOCH).is_ok());
@@ -298,7 +298,7 @@ fn a_dropped_writer_leaves_no_file() {
     for _ in 0..600 {
         writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
     }
-    let mut whole = writer.account().written;
+    let mut whole = writer.account().packets.written;
     drop(writer);
     // Files that had become whole meanwhile are still there.
     let rows: u64 = packets_below(folder.path()).iter().map(|(_, packets)| packets).sum();

@@ -22,7 +22,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext, grouped};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 use tapline_stream::{Event, Limits, PacketFate, Reassembler, Stream};
 use tapline_syntax::units::count_in;
 
@@ -327,7 +327,6 @@ impl Stage for FollowOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let name = "follow".to_owned();
-        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
+        StageCounters::of_written("follow", self.packets)
     }
 }

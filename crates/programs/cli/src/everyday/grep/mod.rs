@@ -21,7 +21,7 @@ use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext
 use tapline_packet::headers::Headers;
 use tapline_packet::{Interface, Packet};
 use tapline_print::{HexStyle, Options, Printer};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 use tapline_stream::PacketFate;
 
 use self::streams::Streams;
@@ -291,7 +291,6 @@ impl Stage for GrepOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let name = "grep".to_owned();
-        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
+        StageCounters::of_written("grep", self.packets)
     }
 }

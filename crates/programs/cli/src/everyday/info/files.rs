@@ -20,7 +20,7 @@ use tapline_sys::sandbox::AllowedAccess;
 
 use super::report::InputFacts;
 use super::summary::Summary;
-use super::{InfoArgs, account, dropped, name_of, write};
+use super::{InfoArgs, dropped, name_of, write};
 use crate::escape::plain_lines;
 use crate::{files, output, privileges, report, signals, stream, strict};
 
@@ -112,7 +112,7 @@ fn stages(packets: u64) -> Vec<StageAccount> {
         class: "info",
         handed: Some(packets),
         received: packets,
-        counters: StageCounters::of_output(account(packets)),
+        counters: StageCounters::of_written("info", packets),
         ..StageAccount::default()
     };
     vec![limit, info]

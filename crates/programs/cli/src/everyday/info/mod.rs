@@ -18,7 +18,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tapline_graph::{Out, Packets, Stage, StageCounters, TickContext};
 use tapline_packet::Interface;
-use tapline_source::{Count, Error, InterfaceAccount, LossPoint, OutputAccount};
+use tapline_source::{Count, Error, InterfaceAccount, LossPoint};
 use tapline_syntax::units::count_in;
 use tapline_tap_client::PREFIX as TAP;
 
@@ -101,12 +101,8 @@ impl Stage for SummaryOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        StageCounters::of_output(account(self.summary.packets))
+        StageCounters::of_written("info", self.summary.packets)
     }
-}
-
-fn account(written: u64) -> OutputAccount {
-    OutputAccount { name: "info".to_owned(), written, ..OutputAccount::default() }
 }
 
 /// Packets that an interface lost before we saw them, as far as it is known; the driver's own counters hold others too.

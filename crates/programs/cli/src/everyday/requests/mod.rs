@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 use tapline_stream::{Event, Limits, Reassembler, Stream};
 
 use self::report::Report;
@@ -170,7 +170,6 @@ impl Stage for RequestsOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let name = self.name.to_owned();
-        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
+        StageCounters::of_written(self.name, self.packets)
     }
 }

@@ -15,7 +15,7 @@ use tapline_bpf::PacketFilter;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext, grouped};
 use tapline_jit::TieredFilter;
 use tapline_packet::{BATCH_MAX, Interface, Timestamp};
-use tapline_source::{Error, OutputAccount};
+use tapline_source::Error;
 use tapline_stages::TagLook;
 
 use self::series::{Amount, Row, Series};
@@ -302,8 +302,7 @@ impl Stage for StatsOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let name = "stats".to_owned();
-        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
+        StageCounters::of_written("stats", self.packets)
     }
 
     fn events(&mut self) -> Vec<String> {
