@@ -1,6 +1,8 @@
 //! Destinations as users write them.
 //!
 //! ```text
+//! json:NAME   csv:NAME   parquet:DIR                                                rows
+//! [udp://]HOST[:PORT]   tcp://HOST[:PORT]   tls://HOST[:PORT]   file:NAME           messages
 //! batch+file:NAME[?format=json]   batch+stdout:   http://[USER@]HOST[:PORT]/PATH   https://...
 //! clickhouse://[USER@]HOST[:PORT][+HOST[:PORT]...]/DB.TABLE[?create=yes&old=yes&tls=yes]
 //! kafka://[USER@]HOST[:PORT][+HOST[:PORT]...]/TOPIC[?key=flow&properties=FILE]
@@ -10,6 +12,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use tapline_file::Compression;
+use tapline_flow::export::ExportTarget;
 
 use crate::kafka_address::{BLOCK_MAX, KafkaAddress, MessageKey};
 use crate::{Carrier, Encoding, Error, FileTarget, Schema, Threaded};
@@ -67,17 +70,63 @@ const CLICKHOUSE_TLS_PORT: u16 = 8443;
 
 /// The place that blocks go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum DestinationAddress {
+enum ReceiverAddress {
     File(PathBuf),
     Http(String),
     ClickHouse(TableAddress),
     Kafka(KafkaAddress),
 }
 
-/// A destination of blocks.
+/// A destination of flows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Destination {
-    place: DestinationAddress,
+pub enum Destination {
+    /// Rows in a file of this format, or in a directory of Parquet.
+    Rows(&'static str, PathBuf),
+    /// Messages of IPFIX or NetFlow to a collector, or in a file.
+    Messages(ExportTarget),
+    /// Blocks to a receiver that acknowledges them.
+    Blocks(Receiver),
+}
+
+/// Formats of rows.
+const ROWS: [&str; 3] = ["json", "csv", "parquet"];
+
+impl Destination {
+    /// Destinations with commas between them, each with its text. One without a scheme is a collector.
+    ///
+    /// # Errors
+    /// [`Error::Collector`] and [`Error::Destination`] for the first that is wrong.
+    pub fn list(text: &str) -> Result<Vec<(&str, Destination)>, Error> {
+        let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
+        texts.map(|text| Ok((text, Destination::parse(text)?))).collect()
+    }
+
+    fn parse(text: &str) -> Result<Destination, Error> {
+        let (format, name) = text.split_once(':').unwrap_or((text, ""));
+        if let Some(format) = ROWS.into_iter().find(|known| *known == format && !name.is_empty()) {
+            return Ok(Destination::Rows(format, name.into()));
+        }
+        if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Receiver::parse(text).map(Destination::Blocks);
+        }
+        let target = text.parse().map_err(|error: tapline_flow::Error| Error::Collector(error.to_string()));
+        target.map(Destination::Messages)
+    }
+
+    /// The file or directory that is written, if it is one; `-` is standard output.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Destination::Rows(_, path) | Destination::Messages(ExportTarget::File(path)) => Some(path),
+            Destination::Messages(_) => None,
+            Destination::Blocks(receiver) => receiver.file(),
+        }
+    }
+}
+
+/// A receiver of blocks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receiver {
+    place: ReceiverAddress,
     encoding: Encoding,
     /// The compression of blocks on their way, where the receiver is a server.
     compression: Option<Compression>,
@@ -87,21 +136,21 @@ pub struct Destination {
     schema: Schema,
 }
 
-/// Beginnings of destinations.
+/// Beginnings of receivers, those of files first.
 const SCHEMES: [&str; 6] =
     ["batch+file:", "batch+stdout:", "http://", "https://", "clickhouse://", "kafka://"];
 
-impl Destination {
-    /// Whether a text begins as a destination of blocks does.
+impl Receiver {
+    /// Whether a text begins as a receiver on the network does.
     pub fn is_meant(text: &str) -> bool {
-        SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+        SCHEMES[2..].iter().any(|scheme| text.starts_with(scheme))
     }
 
-    /// The destination of a text.
+    /// The receiver of a text.
     ///
     /// # Errors
     /// [`Error::Destination`] for another text; for one with a password, which would end in lists of processes and logs.
-    pub fn parse(text: &str) -> Result<Destination, Error> {
+    pub fn parse(text: &str) -> Result<Receiver, Error> {
         let (rest, Settings { encoding: given, compression }) = take_settings(text)?;
         let wrong = |why: &str| Error::Destination { text: without_password(text), why: why.to_owned() };
         let scheme = SCHEMES.into_iter().find(|scheme| rest.starts_with(scheme));
@@ -110,17 +159,17 @@ impl Destination {
         })?;
         let to = &rest[scheme.len()..];
         let (place, user) = match scheme {
-            "batch+stdout:" if to.is_empty() => (DestinationAddress::File("-".into()), None),
+            "batch+stdout:" if to.is_empty() => (ReceiverAddress::File("-".into()), None),
             "batch+stdout:" => return Err(wrong("standard output has no name")),
             "batch+file:" if to.is_empty() => return Err(wrong("the name of the file is missing")),
-            "batch+file:" => (DestinationAddress::File(to.into()), None),
+            "batch+file:" => (ReceiverAddress::File(to.into()), None),
             "clickhouse://" => {
                 let (user, rest) = take_user(to).map_err(&wrong)?;
                 let address = table_address(rest).map_err(|why| wrong(&why))?;
                 if given.is_some_and(|encoding| encoding != Encoding::Native) {
                     return Err(wrong("ClickHouse gets native blocks: leave format= out"));
                 }
-                (DestinationAddress::ClickHouse(address), user)
+                (ReceiverAddress::ClickHouse(address), user)
             }
             "kafka://" => {
                 let (user, rest) = take_user(to).map_err(&wrong)?;
@@ -128,22 +177,22 @@ impl Destination {
                 if compression == Some(Compression::Gzip) {
                     return Err(wrong("messages of Kafka are compressed with lz4 or zstd"));
                 }
-                (DestinationAddress::Kafka(address), user)
+                (ReceiverAddress::Kafka(address), user)
             }
             _ => {
                 let (user, host) = take_user(to).map_err(&wrong)?;
                 if host.is_empty() || host.starts_with(['/', ':', '?']) {
                     return Err(wrong("the host is missing"));
                 }
-                (DestinationAddress::Http(format!("{scheme}{host}")), user)
+                (ReceiverAddress::Http(format!("{scheme}{host}")), user)
             }
         };
-        if compression.is_some() && matches!(place, DestinationAddress::File(_)) {
+        if compression.is_some() && matches!(place, ReceiverAddress::File(_)) {
             return Err(wrong(
                 "compress= is for servers: a file is compressed if its name ends in .gz, .zst or .lz4",
             ));
         }
-        if let (DestinationAddress::File(_), Some(encoding)) =
+        if let (ReceiverAddress::File(_), Some(encoding)) =
             (&place, given.filter(|encoding| !encoding.is_joinable()))
         {
             let name = encoding.name();
@@ -151,37 +200,31 @@ impl Destination {
                 "consecutive blocks of {name} are not a file: send them to a server, or write parquet:DIR"
             )));
         }
-        let usual = if matches!(place, DestinationAddress::ClickHouse(_)) {
+        let usual = if matches!(place, ReceiverAddress::ClickHouse(_)) {
             Encoding::Native
         } else {
             Encoding::JsonLines
         };
-        Ok(Destination {
-            place,
-            encoding: given.unwrap_or(usual),
-            compression,
-            user,
-            schema: Schema::default(),
-        })
+        Ok(Receiver { place, encoding: given.unwrap_or(usual), compression, user, schema: Schema::default() })
     }
 
-    /// The destination of chunks of packets.
+    /// The receiver of chunks of packets.
     ///
     /// # Errors
     /// [`Error::Destination`] if it takes flows alone, or in a form of flows.
-    pub fn of_packets(text: &str) -> Result<Destination, Error> {
+    pub fn of_packets(text: &str) -> Result<Receiver, Error> {
         let wrong = |why: &str| Error::Destination { text: without_password(text), why: why.to_owned() };
         let (_, settings) = take_settings(text)?;
-        let to = Destination::parse(text)?;
+        let to = Receiver::parse(text)?;
         match to.place {
-            DestinationAddress::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
-            DestinationAddress::Kafka(KafkaAddress { key: MessageKey::Flow, .. }) => {
+            ReceiverAddress::ClickHouse(_) => Err(wrong("its tables have flows: probe --export")),
+            ReceiverAddress::Kafka(KafkaAddress { key: MessageKey::Flow, .. }) => {
                 Err(wrong("a chunk has packets of many flows: key=sensor or key=none"))
             }
             _ if settings.encoding.is_some() => {
                 Err(wrong("packets are sections of pcapng: leave format= out"))
             }
-            _ => Ok(Destination { encoding: Encoding::Pcapng, ..to }),
+            _ => Ok(Receiver { encoding: Encoding::Pcapng, ..to }),
         }
     }
 
@@ -192,12 +235,12 @@ impl Destination {
 
     /// Whether the flows of a block are those of one key group.
     pub fn is_keyed_by_flow(&self) -> bool {
-        matches!(&self.place, DestinationAddress::Kafka(address) if address.key == MessageKey::Flow)
+        matches!(&self.place, ReceiverAddress::Kafka(address) if address.key == MessageKey::Flow)
     }
 
     /// Whether the receiver is of before ClickHouse 20.6, which lacks types that blocks have else.
     pub fn is_old(&self) -> bool {
-        matches!(&self.place, DestinationAddress::ClickHouse(address) if address.is_old)
+        matches!(&self.place, ReceiverAddress::ClickHouse(address) if address.is_old)
     }
 
     /// Sets the columns of blocks, which a table is made of.
@@ -208,22 +251,20 @@ impl Destination {
     /// The file that is written, if it is one; `-` is standard output.
     pub fn file(&self) -> Option<&Path> {
         match &self.place {
-            DestinationAddress::File(path) => Some(path),
-            DestinationAddress::Http(_)
-            | DestinationAddress::ClickHouse(_)
-            | DestinationAddress::Kafka(_) => None,
+            ReceiverAddress::File(path) => Some(path),
+            _ => None,
         }
     }
 
     /// Whether blocks go over the network.
     pub fn is_remote(&self) -> bool {
-        !matches!(self.place, DestinationAddress::File(_))
+        !matches!(self.place, ReceiverAddress::File(_))
     }
 
     /// Files that [`open`](Self::open) reads: properties of a client of Kafka, and certificates and keys that they name.
     pub fn files_read(&self) -> Vec<PathBuf> {
         #[cfg(feature = "kafka")]
-        if let DestinationAddress::Kafka(KafkaAddress { properties: Some(file), .. }) = &self.place {
+        if let ReceiverAddress::Kafka(KafkaAddress { properties: Some(file), .. }) = &self.place {
             return crate::kafka_properties::files(file);
         }
         Vec::new()
@@ -232,7 +273,7 @@ impl Destination {
     /// The most bytes of a block that the receiver takes.
     pub fn block_max(&self) -> usize {
         match &self.place {
-            DestinationAddress::Kafka(_) => BLOCK_MAX,
+            ReceiverAddress::Kafka(_) => BLOCK_MAX,
             _ => usize::MAX,
         }
     }
@@ -255,68 +296,53 @@ impl Destination {
     /// [`Error::NoHttp`] and [`Error::NoKafka`] for a receiver that this build lacks.
     pub fn open(&self, secret: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
         match &self.place {
-            DestinationAddress::File(path) => Ok(Box::new(Threaded::start(FileTarget::create(path)?)?)),
-            DestinationAddress::Http(url) => self.open_http(url, secret),
-            DestinationAddress::ClickHouse(address) => self.open_clickhouse(address, secret),
-            DestinationAddress::Kafka(address) => self.open_kafka(address, secret),
+            ReceiverAddress::File(path) => Ok(Box::new(Threaded::start(FileTarget::create(path)?)?)),
+            #[cfg(feature = "http")]
+            ReceiverAddress::Http(url) => {
+                let target =
+                    crate::http::HttpTarget::new(url, self.compression, self.user.as_deref(), secret);
+                Ok(Box::new(Threaded::start(target)?))
+            }
+            #[cfg(feature = "http")]
+            ReceiverAddress::ClickHouse(address) => {
+                let (name, user, schema) = (self.to_string(), self.user.clone(), self.schema.clone());
+                let address = address.clone();
+                let mut target =
+                    crate::clickhouse::ClickHouseTarget::new(address, name, user, secret, schema);
+                target.set_compression(self.compression);
+                target.check()?;
+                Ok(Box::new(Threaded::start(target)?))
+            }
+            #[cfg(feature = "kafka")]
+            ReceiverAddress::Kafka(address) => {
+                let (user, secret) = (self.user.as_deref(), secret.as_ref());
+                let carrier = crate::kafka::KafkaCarrier::open(address, self.compression, user, secret)?;
+                Ok(Box::new(carrier))
+            }
+            #[cfg(not(feature = "http"))]
+            ReceiverAddress::Http(_) | ReceiverAddress::ClickHouse(_) => {
+                drop(secret);
+                Err(Error::NoHttp)
+            }
+            #[cfg(not(feature = "kafka"))]
+            ReceiverAddress::Kafka(_) => Err(Error::NoKafka),
         }
-    }
-
-    #[cfg(feature = "kafka")]
-    fn open_kafka(&self, address: &KafkaAddress, secret: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
-        let (user, secret) = (self.user.as_deref(), secret.as_ref());
-        Ok(Box::new(crate::kafka::KafkaCarrier::open(address, self.compression, user, secret)?))
-    }
-
-    #[cfg(not(feature = "kafka"))]
-    fn open_kafka(&self, _: &KafkaAddress, _: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
-        Err(Error::NoKafka)
-    }
-
-    #[cfg(feature = "http")]
-    fn open_clickhouse(
-        &self,
-        address: &TableAddress,
-        secret: Option<Secret>,
-    ) -> Result<Box<dyn Carrier>, Error> {
-        let (name, user, schema) = (self.to_string(), self.user.clone(), self.schema.clone());
-        let mut target =
-            crate::clickhouse::ClickHouseTarget::new(address.clone(), name, user, secret, schema);
-        target.set_compression(self.compression);
-        target.check()?;
-        Ok(Box::new(Threaded::start(target)?))
-    }
-
-    #[cfg(not(feature = "http"))]
-    fn open_clickhouse(&self, _: &TableAddress, _: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
-        Err(Error::NoHttp)
-    }
-
-    #[cfg(feature = "http")]
-    fn open_http(&self, url: &str, secret: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
-        let target = crate::http::HttpTarget::new(url, self.compression, self.user.as_deref(), secret);
-        Ok(Box::new(Threaded::start(target)?))
-    }
-
-    #[cfg(not(feature = "http"))]
-    fn open_http(&self, _: &str, _: Option<Secret>) -> Result<Box<dyn Carrier>, Error> {
-        Err(Error::NoHttp)
     }
 }
 
-impl fmt::Display for Destination {
+impl fmt::Display for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            DestinationAddress::File(path) if path == Path::new("-") => f.write_str("batch+stdout:"),
-            DestinationAddress::File(path) => write!(f, "batch+file:{}", path.display()),
-            DestinationAddress::Http(url) => f.write_str(url),
-            DestinationAddress::ClickHouse(address) => {
+            ReceiverAddress::File(path) if path == Path::new("-") => f.write_str("batch+stdout:"),
+            ReceiverAddress::File(path) => write!(f, "batch+file:{}", path.display()),
+            ReceiverAddress::Http(url) => f.write_str(url),
+            ReceiverAddress::ClickHouse(address) => {
                 let host =
                     |endpoint: &String| endpoint.split_once("//").map_or("", |(_, host)| host).to_owned();
                 let hosts: Vec<String> = address.endpoints.iter().map(host).collect();
                 write!(f, "clickhouse://{}/{}", hosts.join("+"), address.table)
             }
-            DestinationAddress::Kafka(address) => write!(f, "{address}"),
+            ReceiverAddress::Kafka(address) => write!(f, "{address}"),
         }
     }
 }
@@ -421,8 +447,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn destinations_are_read() {
-        let parse = |text: &str| Destination::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+    fn each_kind_of_destination_is_known() {
+        let text = "json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json,file:-,json:";
+        let error = Destination::list(text).expect_err("it ends in a port that is none").to_string();
+        assert!(error.contains("`json:`: the port") && error.contains("lines of text"), "{error}");
+        let all = Destination::list(&text[..text.len() - 6]).expect("all are known");
+        let texts: Vec<&str> = all.iter().map(|(text, _)| *text).collect();
+        assert_eq!(texts.join(","), text[..text.len() - 6].replace(' ', ""));
+        let kinds = all.iter().map(|(_, to)| match to {
+            Destination::Rows(format, _) => *format,
+            Destination::Messages(_) => "messages",
+            Destination::Blocks(_) => "blocks",
+        });
+        let expected = ["json", "messages", "blocks", "blocks", "messages", "blocks", "messages"];
+        assert!(kinds.eq(expected));
+        let files: Vec<bool> = all.iter().map(|(_, to)| to.file() == Some(Path::new("-"))).collect();
+        assert_eq!(files, [true, false, false, true, false, false, true]);
+        assert_eq!(Destination::list("").expect("none"), []);
+    }
+
+    #[test]
+    fn receivers_are_read() {
+        let parse = |text: &str| Receiver::parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
         assert_eq!(parse("batch+file:a.json").file(), Some(Path::new("a.json")));
         assert_eq!(parse("batch+stdout:").file(), Some(Path::new("-")));
         assert_eq!(parse("batch+file:a?format=json").to_string(), "batch+file:a");
@@ -482,7 +528,7 @@ mod tests {
                 "expected one of json, goflow, ipfix, native, arrow, parquet",
             ),
         ] {
-            let error = Destination::parse(text).expect_err(text).to_string();
+            let error = Receiver::parse(text).expect_err(text).to_string();
             assert!(error.contains(why) && !error.contains("sesame"), "{error}");
         }
     }

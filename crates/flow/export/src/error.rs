@@ -40,6 +40,9 @@ pub enum Error {
         /// The encoding of this run.
         wanted: &'static str,
     },
+    /// A text that is not a collector, with what it may have been meant for.
+    #[error("{0}; json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet")]
+    Collector(String),
     /// A text that is not a destination of blocks.
     #[error("`{text}` is not a destination: {why}")]
     Destination {

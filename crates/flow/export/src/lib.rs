@@ -50,7 +50,7 @@ mod worker;
 pub use account::{Cause, DeliveryAccount, Tally};
 pub use block::{Block, BlockId, Encoding, Sensor};
 pub use carrier::{Carrier, Offer, Outcome, Report, Target};
-pub use destination::{Destination, Secret};
+pub use destination::{Destination, Receiver, Secret};
 pub use error::Error;
 pub use exporter::{BatchExporter, Blocks};
 pub use file::FileTarget;

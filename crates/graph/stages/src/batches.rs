@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use tapline_export::{BatchExporter, Blocks, Destination, Encoding, Limits, Schema, Secret, Sensor, Spool};
+use tapline_export::{BatchExporter, Blocks, Encoding, Limits, Receiver, Schema, Secret, Sensor, Spool};
 use tapline_flow::export::{
     ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder, TableShape,
     goflow_template,
@@ -76,7 +76,7 @@ fn add_access(arguments: &Arguments, access: &mut StageAccess) {
         ["spool", "secret"].map(|name| Some(arguments.text(name)).filter(|text| *text != "none"));
     spool.iter().for_each(|spool| access.makes_folder(spool));
     access.allowed.reads.extend(secret.map(Into::into));
-    let Ok(to) = Destination::parse(arguments.text("to")) else { return };
+    let Ok(to) = Receiver::parse(arguments.text("to")) else { return };
     access.allowed.reads.extend(to.files_read());
     access.allowed.ip |= to.is_remote();
     to.file().iter().for_each(|file| access.makes_file(file));
@@ -84,7 +84,7 @@ fn add_access(arguments: &Arguments, access: &mut StageAccess) {
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
     let text = |error: tapline_export::Error| error.to_string();
-    let mut to = Destination::parse(arguments.text("to")).map_err(text)?;
+    let mut to = Receiver::parse(arguments.text("to")).map_err(text)?;
     if site.common.workers > 1 && !to.is_remote() {
         return Err("several workers cannot write one file: leave --workers out".to_owned());
     }
@@ -139,7 +139,7 @@ fn template(arguments: &Arguments, encoding: Encoding) -> String {
 }
 
 fn encoder(
-    to: &Destination,
+    to: &Receiver,
     shape: &TableShape,
     options: &ExportOptions,
 ) -> Result<Box<dyn TableEncoder>, String> {

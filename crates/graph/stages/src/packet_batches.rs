@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tapline_export::{Destination, Limits, PacketExporter, Secret, Sensor, Spool};
+use tapline_export::{Limits, PacketExporter, Receiver, Secret, Sensor, Spool};
 use tapline_file::Section;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_source::Error;
@@ -19,8 +19,8 @@ const CHUNK_MAX: usize = 900_000;
 /// Settings of an output of chunks.
 #[derive(Debug)]
 pub struct ChunkSettings {
-    /// The receiver, of [`Destination::of_packets`].
-    pub to: Destination,
+    /// The receiver, of [`Receiver::of_packets`].
+    pub to: Receiver,
     /// The sensor in the ids of chunks; `None` is the host.
     pub sensor: Option<Sensor>,
     /// The folder that keeps chunks, and the most bytes in it.

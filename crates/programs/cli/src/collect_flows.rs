@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::Listener;
-use tapline_flow::export::ExportTarget;
+use tapline_export::Destination;
 use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
@@ -20,7 +20,8 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::compiler::check_filter;
 use crate::container;
 use crate::destinations::{
-    BATCHES, BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors, inputs, lead, show,
+    BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors_of, destinations, inputs,
+    is_on_stdout, lead, show,
 };
 use crate::flows;
 use crate::probe::TOP;
@@ -160,12 +161,12 @@ pub(crate) struct CollectArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
-    check(args)?;
+    let to = check(args)?;
     let options = RunOptions {
         netns: args.netns.clone(),
         duration: args.duration,
         json: args.json,
-        results_aside: has_rows_on_stdout(args),
+        results_aside: to.iter().any(is_on_stdout),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
         report: args.report,
         language: args.language,
@@ -173,11 +174,11 @@ pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
         follow_links: args.follow_links,
         ..RunOptions::default()
     };
-    run::run_graph(&options, &graph(args), args.show_graph)
+    run::run_graph(&options, &graph(args, &to), args.show_graph)
 }
 
-/// Mistakes that the words of the command explain better than those of the graph.
-fn check(args: &CollectArgs) -> Result<()> {
+/// The destinations, unless there are mistakes that the words of the command explain better than those of the graph.
+fn check(args: &CollectArgs) -> Result<Vec<(&str, Destination)>> {
     match &args.listen {
         Some(text) => drop(Listener::addresses(text).map_err(|what| anyhow!("--listen: {what}"))?),
         None if args.read.is_none() && args.interface.is_empty() => bail!(
@@ -185,36 +186,16 @@ fn check(args: &CollectArgs) -> Result<()> {
         ),
         None => {}
     }
-    let to = Destinations::of(args.export.as_deref());
-    if args.export.is_some() && to.is_empty() {
-        bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
-        );
-    }
-    if args.export.is_none() && (args.template != "default" || args.biflow) {
-        bail!(
-            "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
-        );
-    }
-    args.batches.check(&to)?;
-    args.places.check()?;
-    if !to.collectors.is_empty() {
-        let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
-    }
-    if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
-        bail!("only one output can use standard output; give the others file names");
-    }
+    let has_form = args.template != "default" || args.biflow;
+    let (export, collectors) = (args.export.as_deref(), "udp://HOST:PORT, tcp://HOST:PORT");
+    let to = destinations(export, has_form, args.json, &args.batches, &args.places, collectors)?;
     check_filter(&args.filter.join(" "))?;
-    check_filter(args.messages.as_deref().unwrap_or_default())
-}
-
-fn has_rows_on_stdout(args: &CollectArgs) -> bool {
-    Destinations::of(args.export.as_deref()).on_stdout() > 0
+    check_filter(args.messages.as_deref().unwrap_or_default())?;
+    Ok(to)
 }
 
 /// The graph that does it.
-fn graph(args: &CollectArgs) -> PlanBuilder {
+fn graph(args: &CollectArgs, to: &Destinations<'_>) -> PlanBuilder {
     let mut graph = PlanBuilder::default();
     let file = args.read.as_ref().map(|path| path.to_string_lossy());
     let mut sources = inputs(&args.interface, file.as_deref());
@@ -228,15 +209,13 @@ fn graph(args: &CollectArgs) -> PlanBuilder {
         exporter: Some(Value::word("records")),
         places: &args.places,
     };
-    let to = Destinations::of(args.export.as_deref());
-    if !to.collectors.is_empty() {
-        let export = collectors(&to.collectors.join(","));
+    if let Some(export) = collectors_of(to) {
         let export = export.option("--version", "version", Value::word(&args.version));
         let export = records.add_to(export, &of_messages(args)).option("--mtu", "mtu", args.mtu);
         let export = graph.add(args.places.add_to(export.with_some("exporter", records.exporter.clone())));
         graph.connect(meter, export);
     }
-    records.write(&mut graph, meter, &to, &args.batches, |_, stage| args.parquet.add_to(stage));
+    records.write(&mut graph, meter, to, &args.batches, |_, stage| args.parquet.add_to(stage));
     let top = args.top.or(args.export.is_none().then_some(TOP));
     show(&mut graph, meter, args.view, top, &args.places);
     graph

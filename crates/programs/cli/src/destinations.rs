@@ -6,65 +6,58 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_export::{Destination, Secret, Sensor};
+use tapline_export::{Destination, Receiver, Secret, Sensor};
 use tapline_file::Section;
-use tapline_flow::export::ExportTarget;
 use tapline_graph::plan::{DraftId, PlanBuilder, StageDraft, Value};
 use tapline_stages::ChunkSettings;
 use tapline_syntax::units::{count_in, size, size_in};
 use tapline_sys::sandbox::nearest_folder;
 
 use crate::args::parse_duration;
+use crate::mistakes::mistake;
+use crate::stored::{self, TimeArgs};
 
 /// The least size of a spool, in bytes.
 const SPOOL_MIN: u64 = 1_000_000;
 
 /// A destination in words, for messages.
-pub(crate) const BATCHES: &str = "a receiver of batches (http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC, batch+file:NAME, batch+stdout:)";
+const BATCHES: &str = "a receiver of batches (http://HOST/PATH, https://HOST/PATH, clickhouse://HOST/DB.TABLE, kafka://HOST/TOPIC, batch+file:NAME, batch+stdout:)";
 
-/// The destinations of `--export`.
-#[derive(Debug, Default)]
-pub(crate) struct Destinations<'a> {
-    /// Files of text and Parquet, each with its format.
-    pub(crate) rows: Vec<(&'a str, &'a str)>,
-    /// Receivers of sealed batches.
-    pub(crate) batches: Vec<&'a str>,
-    /// Collectors of IPFIX and NetFlow.
-    pub(crate) collectors: Vec<&'a str>,
+/// Destinations with their texts, which stages of graphs have.
+pub(crate) type Destinations<'a> = [(&'a str, Destination)];
+
+/// Whether a destination is standard output.
+pub(crate) fn is_on_stdout((_, to): &(&str, Destination)) -> bool {
+    to.file() == Some(Path::new("-"))
 }
 
-impl<'a> Destinations<'a> {
-    /// The destinations of a list with commas.
-    pub(crate) fn of(export: Option<&'a str>) -> Destinations<'a> {
-        let all = export.into_iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
-        let mut found = Destinations::default();
-        for to in all {
-            match to.split_once(':') {
-                Some((format @ ("json" | "csv" | "parquet"), path)) if !path.is_empty() => {
-                    found.rows.push((format, path));
-                }
-                _ if Destination::is_meant(to) => found.batches.push(to),
-                _ => found.collectors.push(to),
-            }
-        }
-        found
+/// The destinations of `--export`, unless there are mistakes that the words of the command explain better than those of
+/// the graph. `has_form`: options say what records are like; `json`: results go to standard output, too.
+pub(crate) fn destinations<'a>(
+    export: Option<&'a str>,
+    has_form: bool,
+    json: bool,
+    batches: &BatchArgs,
+    places: &PlaceArgs,
+    collectors: &str,
+) -> Result<Vec<(&'a str, Destination)>> {
+    let to = Destination::list(export.unwrap_or_default())?;
+    if export.is_some() && to.is_empty() {
+        bail!(
+            "--export names nothing: a collector ({collectors}), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
+        );
     }
-
-    /// Whether the list has no destination.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.rows.is_empty() && self.batches.is_empty() && self.collectors.is_empty()
+    batches.check(&to)?;
+    places.check()?;
+    if export.is_none() && has_form {
+        bail!(
+            "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
+        );
     }
-
-    /// Number of destinations that are standard output.
-    pub(crate) fn on_stdout(&self) -> usize {
-        let is_stdout = |path: &Path| path == Path::new("-");
-        let rows = self.rows.iter().filter(|(_, path)| is_stdout(path.as_ref())).count();
-        let batches = self.batches.iter().filter_map(|to| Destination::parse(to).ok());
-        let batches = batches.filter(|to| to.file().is_some_and(is_stdout)).count();
-        let messages = self.collectors.iter().filter_map(|to| to.parse().ok());
-        rows + batches
-            + messages.filter(|to| matches!(to, ExportTarget::File(path) if is_stdout(path))).count()
+    if to.iter().filter(|to| is_on_stdout(to)).count() + usize::from(json) > 1 {
+        bail!("only one output can use standard output; give the others file names");
     }
+    Ok(to)
 }
 
 /// Files of the places of addresses.
@@ -80,7 +73,7 @@ pub(crate) struct PlaceArgs {
 
 impl PlaceArgs {
     /// A list without a file is a mistake.
-    pub(crate) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         self.enrich.as_deref().map_or(Ok(()), |text| {
             tapline_geo::file_list(text).map(|_| ()).map_err(|error| anyhow!("--enrich: {error}"))
         })
@@ -191,7 +184,7 @@ impl ReceiverArgs {
 
     /// The output of packets to a receiver.
     pub(crate) fn chunks(&self, to: &str, section: Section, is_live: bool) -> Result<ChunkSettings> {
-        let to = Destination::of_packets(to)?;
+        let to = Receiver::of_packets(to)?;
         let spool = self.spool.as_deref().map(folder_and_size).transpose()?;
         Ok(ChunkSettings {
             to,
@@ -209,15 +202,12 @@ impl ReceiverArgs {
 
 impl BatchArgs {
     /// Mistakes that the words of the command explain better than those of the graph.
-    pub(crate) fn check(&self, to: &Destinations<'_>) -> Result<()> {
-        for text in &to.batches {
-            Destination::parse(text)?;
-        }
+    fn check(&self, to: &Destinations<'_>) -> Result<()> {
         if let Some(sensor) = &self.receiver.sensor {
             Sensor::new(sensor)?;
         }
         let Some(spool) = &self.receiver.spool else { return Ok(()) };
-        if to.batches.is_empty() {
+        if receivers(to).next().is_none() {
             bail!("--spool keeps what receivers of batches do not take, and there are none: name {BATCHES}");
         }
         folder_and_size(spool).map(|_| ())
@@ -276,14 +266,18 @@ impl Records<'_> {
     ) {
         let exporter =
             |stage: StageDraft| stage.with_some("exporter", self.exporter.clone()).by("--exporter");
-        for (at, (format, path)) in to.rows.iter().enumerate() {
-            let lines = lines(at, format, path);
+        let rows = to.iter().filter_map(|(_, to)| match to {
+            Destination::Rows(format, path) => Some((*format, path)),
+            _ => None,
+        });
+        for (at, (format, path)) in rows.enumerate() {
+            let lines = lines(at, format, &path.to_string_lossy());
             let lines = of_files(format, exporter(self.add_to(lines, &self.template)));
             let lines = graph.add(self.places.add_to(lines));
             graph.connect(meter, lines);
         }
-        for (at, receiver) in to.batches.iter().enumerate() {
-            let stage = batches.stage(receiver, to.batches.len()).named(format!("batches{at}"));
+        for (at, receiver) in receivers(to).enumerate() {
+            let stage = batches.stage(receiver, receivers(to).count()).named(format!("batches{at}"));
             let stage = graph.add(self.places.add_to(exporter(self.add_to(stage, &self.template))));
             graph.connect(meter, stage);
         }
@@ -296,9 +290,21 @@ pub(crate) fn lines(at: usize, format: &str, path: &str) -> StageDraft {
     lines.with("format", Value::word(format))
 }
 
-/// The stage of collectors.
+/// The stage of collectors, which are named with commas.
 pub(crate) fn collectors(to: &str) -> StageDraft {
     StageDraft::new("ipfix").named("export").arg(to).by("--export")
+}
+
+/// The stage of the collectors among destinations.
+pub(crate) fn collectors_of(to: &Destinations<'_>) -> Option<StageDraft> {
+    let is_one = |(_, to): &&(&str, Destination)| matches!(to, Destination::Messages(_));
+    let names: Vec<&str> = to.iter().filter(is_one).map(|(text, _)| *text).collect();
+    (!names.is_empty()).then(|| collectors(&names.join(",")))
+}
+
+/// The receivers of batches among destinations.
+fn receivers<'a>(to: &Destinations<'a>) -> impl Iterator<Item = &'a str> {
+    to.iter().filter(|(_, to)| matches!(to, Destination::Blocks(_))).map(|(text, _)| *text)
 }
 
 /// Leads sources through a filter, if there is one, to a meter.
@@ -316,6 +322,28 @@ pub(crate) fn lead(
         graph.connect(source, chain[1]);
     }
     chain[chain.len() - 1]
+}
+
+/// Checks the packets of `-i` and `-r`, and the times of a store.
+pub(crate) fn check_inputs(interfaces: &[String], file: Option<&Path>, times: &TimeArgs) -> Result<()> {
+    if file.is_none() && interfaces.is_empty() {
+        return Err(mistake(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
+        ));
+    }
+    match file.map(stored::store_name).transpose()?.flatten() {
+        Some(store) => times.check(&store),
+        None => times.check_unused(),
+    }
+}
+
+/// The stages of `-i` and `-r`, of a store with its times.
+pub(crate) fn timed_inputs(interfaces: &[String], file: Option<&Path>, times: &TimeArgs) -> Vec<StageDraft> {
+    let file = file.map(|path| match stored::store_name(path) {
+        Ok(Some(store)) => times.of(&store).text(),
+        _ => path.to_string_lossy().into_owned(),
+    });
+    inputs(interfaces, file.as_deref())
 }
 
 /// The stages of `-i` and `-r`.
@@ -356,16 +384,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_destination_is_known() {
-        let found =
-            Destinations::of(Some("json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json"));
-        assert_eq!(found.rows, [("json", "-")]);
-        assert_eq!(found.batches, ["http://h/p", "batch+stdout:", "https://b/?format=json"]);
-        assert_eq!(found.collectors, ["h:4739", "udp://a"]);
-        assert_eq!((found.on_stdout(), found.is_empty()), (2, false));
+    fn standard_output_has_a_name_in_each_format() {
         let files = "file:-,batch+file:-?format=json,csv:-,parquet:-,file:a,batch+file:a,csv:a,udp://-";
-        assert_eq!(Destinations::of(Some(files)).on_stdout(), 4);
-        assert!(Destinations::of(None).is_empty());
+        let all = Destination::list(files).expect("all are known");
+        assert_eq!(all.iter().filter(|to| is_on_stdout(to)).count(), 4);
     }
 
     #[test]

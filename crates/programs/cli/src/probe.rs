@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
+use tapline_export::Destination;
+use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Version};
 use tapline_flow::{DetailFields, KeyFields, PAYLOAD_MAX, Sampling, TIMEOUT_MAX};
 use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
@@ -21,13 +22,13 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::compiler::check_stage_filter;
 use crate::container;
 use crate::destinations::{
-    BATCHES, BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors, inputs, lead, show,
+    BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, check_inputs, collectors_of, destinations,
+    is_on_stdout, lead, show, timed_inputs,
 };
 use crate::flows;
 use crate::live::XdpArgs;
-use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
-use crate::stored::{self, TimeArgs};
+use crate::stored::TimeArgs;
 use crate::strict::ReportArgs;
 use crate::topics;
 use crate::wake::WakeArgs;
@@ -263,7 +264,7 @@ pub(crate) struct ProbeArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
-    check(args)?;
+    let to = check(args)?;
     let options = RunOptions {
         netns: args.netns.clone(),
         xdp: args.xdp,
@@ -271,7 +272,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         workers: args.workers,
         duration: args.duration,
         json: args.json,
-        results_aside: has_rows_on_stdout(args),
+        results_aside: to.iter().any(is_on_stdout),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
         report: args.report,
         language: args.language,
@@ -279,39 +280,22 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         follow_links: args.follow_links,
         ..RunOptions::default()
     };
-    run::run_graph(&options, &graph(args), args.show_graph)
+    run::run_graph(&options, &graph(args, &to), args.show_graph)
 }
 
-/// Mistakes that the words of the command explain better than those of the graph.
-fn check(args: &ProbeArgs) -> Result<()> {
+/// The destinations, unless there are mistakes that the words of the command explain better than those of the graph.
+fn check(args: &ProbeArgs) -> Result<Vec<(&str, Destination)>> {
     topics::of_sources(args.read.as_slice(), &args.interface)?;
-    if args.read.is_none() && args.interface.is_empty() {
-        return Err(mistake(
-            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
-        ));
-    }
-    match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
-        Some(store) => args.times.check(&store)?,
-        None => args.times.check_unused()?,
-    }
+    check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
     if KeyFields::parse(&args.key)?.tunnel && !args.inner {
         let what = "--key tunnel has no effect without --inner: no tunnel is removed";
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
-    let to = Destinations::of(args.export.as_deref());
-    if args.export.is_some() && to.is_empty() {
-        bail!(
-            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
-        );
-    }
-    args.batches.check(&to)?;
-    args.places.check()?;
-    if args.export.is_none() && (args.template != "default" || args.biflow) {
-        bail!(
-            "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
-        );
-    }
+    let has_form = args.template != "default" || args.biflow;
+    let collectors = "udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT";
+    let export = args.export.as_deref();
+    let to = destinations(export, has_form, args.json, &args.batches, &args.places, collectors)?;
     for (name, time) in [
         ("--active-timeout", args.active_timeout),
         ("--idle-timeout", args.idle_timeout),
@@ -324,18 +308,14 @@ fn check(args: &ProbeArgs) -> Result<()> {
     if args.payload.is_some() && !details.payload {
         bail!("--payload is for --details payload, which is not asked for");
     }
-    if !to.collectors.is_empty() {
-        let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        ExportTarget::list(&to.collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+    if collectors_of(&to).is_some() {
         check_sampling(args)?;
         if args.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");
         }
     }
-    if to.on_stdout() > 1 || has_rows_on_stdout(args) && args.json {
-        bail!("only one output can use standard output; give the others file names");
-    }
-    check_stage_filter(&args.filter.join(" "))
+    check_stage_filter(&args.filter.join(" "))?;
+    Ok(to)
 }
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {
@@ -348,18 +328,10 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
     Ok(version.check_sampling(sampling)?)
 }
 
-fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
-    Destinations::of(args.export.as_deref()).on_stdout() > 0
-}
-
 /// The graph that does it.
-fn graph(args: &ProbeArgs) -> PlanBuilder {
+fn graph(args: &ProbeArgs, to: &Destinations<'_>) -> PlanBuilder {
     let mut graph = PlanBuilder::default();
-    let file = args.read.as_deref().map(|path| match stored::store_name(path) {
-        Ok(Some(store)) => args.times.of(&store).text(),
-        _ => path.to_string_lossy().into_owned(),
-    });
-    let sources = inputs(&args.interface, file.as_deref());
+    let sources = timed_inputs(&args.interface, args.read.as_deref(), &args.times);
     let filter = (!args.filter.is_empty()).then(|| args.filter.join(" "));
     let meter = lead(&mut graph, sources, filter.as_deref(), meter(args));
     let records = Records {
@@ -369,12 +341,11 @@ fn graph(args: &ProbeArgs) -> PlanBuilder {
         exporter: args.exporter.map(|address| address.to_string().into()),
         places: &args.places,
     };
-    let to = Destinations::of(args.export.as_deref());
-    if !to.collectors.is_empty() {
-        let export = graph.add(export(args, &records, &to.collectors.join(",")));
+    if let Some(stage) = collectors_of(to) {
+        let export = graph.add(export(args, &records, stage));
         graph.connect(meter, export);
     }
-    records.write(&mut graph, meter, &to, &args.batches, |format, stage| match format {
+    records.write(&mut graph, meter, to, &args.batches, |format, stage| match format {
         "parquet" => args.parquet.add_to(stage),
         _ => stage,
     });
@@ -422,8 +393,8 @@ fn template(args: &ProbeArgs) -> String {
     }
 }
 
-fn export(args: &ProbeArgs, records: &Records<'_>, to: &str) -> StageDraft {
-    let export = collectors(to).option("--version", "version", Value::word(&args.version));
+fn export(args: &ProbeArgs, records: &Records<'_>, stage: StageDraft) -> StageDraft {
+    let export = stage.option("--version", "version", Value::word(&args.version));
     let export = records
         .add_to(export, &args.places.of_messages(&template(args), &args.version))
         .option("--mtu", "mtu", args.mtu)
@@ -460,7 +431,8 @@ mod tests {
 
     fn graph_of(line: &str) -> PlanBuilder {
         let words = ["probe"].into_iter().chain(line.split_whitespace());
-        graph(&ProbeLine::try_parse_from(words).expect(line).args)
+        let args = ProbeLine::try_parse_from(words).expect(line).args;
+        graph(&args, &check(&args).expect(line))
     }
 
     #[test]

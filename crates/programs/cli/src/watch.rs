@@ -18,11 +18,11 @@ use tapline_stages::{InterfaceOptions, check_watch, counted};
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
 use crate::compiler::Compiler;
-use crate::destinations::inputs;
+use crate::destinations::{check_inputs, timed_inputs};
 use crate::live::XdpArgs;
 use crate::mistakes::mistake;
 use crate::run::{self, RunOptions};
-use crate::stored::{self, TimeArgs};
+use crate::stored::TimeArgs;
 use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 use crate::{container, privileges};
@@ -137,15 +137,7 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     let Some(rules) = &args.rules else {
         return Err(mistake("no rules: name a file (--rules rules.toml); tapline watch --help shows one"));
     };
-    if args.read.is_none() && args.interface.is_empty() {
-        return Err(mistake(
-            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)",
-        ));
-    }
-    match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
-        Some(store) => args.times.check(&store)?,
-        None => args.times.check_unused()?,
-    }
+    check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
     read_rules(rules, args.language)?;
     let options = RunOptions {
         netns: args.netns.clone(),
@@ -180,10 +172,6 @@ fn read_rules(path: &Path, language: LanguageArgs) -> Result<(usize, usize)> {
 }
 
 fn graph(args: &WatchArgs, rules: &Path) -> PlanBuilder {
-    let file = args.read.as_deref().map(|path| match stored::store_name(path) {
-        Ok(Some(store)) => args.times.of(&store).text(),
-        _ => path.to_string_lossy().into_owned(),
-    });
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let to = args.events.as_deref().unwrap_or(Path::new("-"));
     let watch = StageDraft::new("watch")
@@ -194,7 +182,7 @@ fn graph(args: &WatchArgs, rules: &Path) -> PlanBuilder {
         .option("--json", "json", args.json)
         .option("--directory", "directory", text(&args.directory));
     let mut graph = PlanBuilder::default();
-    let sources = inputs(&args.interface, file.as_deref());
+    let sources = timed_inputs(&args.interface, args.read.as_deref(), &args.times);
     if let [source] = sources.as_slice() {
         graph.add_chain([source.clone(), watch]);
         return graph;

@@ -3,7 +3,7 @@
 use std::net::TcpListener;
 
 use super::*;
-use crate::Destination;
+use crate::Receiver;
 use crate::trial::block;
 use crate::trial_server::{answer, server};
 
@@ -57,7 +57,7 @@ fn a_server_that_is_not_there_is_tried_again() {
 #[test]
 fn a_destination_delivers_with_a_token() {
     let (url, serving) = server(vec![answer("204 No Content", "", "bec\x1bu")]);
-    let destination = Destination::parse(&format!("{url}?format=json&a=b")).expect("a URL");
+    let destination = Receiver::parse(&format!("{url}?format=json&a=b")).expect("a URL");
     let mut carrier = destination.open(Some(secret("sesame"))).expect("a thread");
     assert_eq!(carrier.offer(&std::sync::Arc::new(block(0, b"{}\n"))), crate::Offer::Taken);
     let report = carrier.poll(Duration::from_secs(60)).expect("a report");
@@ -72,7 +72,7 @@ fn bodies_are_compressed_on_request() {
     let (url, serving) = server(vec![answer("200 OK", "", ""); 2]);
     let rows = vec![b'7'; 100_000];
     for name in ["gzip", "zstd"] {
-        let destination = Destination::parse(&format!("{url}?compress={name}")).expect("a URL");
+        let destination = Receiver::parse(&format!("{url}?compress={name}")).expect("a URL");
         let mut carrier = destination.open(None).expect("a thread");
         assert_eq!(carrier.offer(&std::sync::Arc::new(block(0, &rows))), crate::Offer::Taken);
         assert_eq!(

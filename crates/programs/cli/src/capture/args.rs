@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
+use tapline_export::Receiver;
 use tapline_store::RecorderSettings;
 use tapline_syntax::units::{count_in, size_in};
 
@@ -298,9 +299,7 @@ impl CaptureArgs {
 
     /// The receiver of chunks that -w names, if it names one.
     pub(super) fn written_receiver(&self) -> Option<&str> {
-        const SCHEMES: [&str; 4] = ["kafka://", "http://", "https://", "clickhouse://"];
-        let text = self.write.as_ref()?.to_str()?;
-        SCHEMES.iter().any(|scheme| text.starts_with(scheme)).then_some(text)
+        self.write.as_ref()?.to_str().filter(|text| Receiver::is_meant(text))
     }
 
     /// Whether packets are printed, as text or JSON.
