@@ -14,7 +14,7 @@ use tapline_graph::catalog::{
     StageClass, StageInput,
 };
 
-use super::flow_export::{DELAY, RECORDS, check_details, exporter, stage};
+use super::flow_export::{DELAY, check_details, options, stage};
 use super::places;
 use crate::settings::StageSettings;
 
@@ -88,13 +88,7 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     if site.common.workers > 1 && !to.is_remote() {
         return Err("several workers cannot write one file: leave --workers out".to_owned());
     }
-    let options = ExportOptions {
-        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
-        exporter: exporter(arguments)?,
-        is_collected: arguments.text("exporter") == RECORDS,
-        has_places: places::is_given(arguments),
-        ..ExportOptions::of_rows(&template(arguments, to.encoding()), arguments.text("biflow") == "yes")
-    };
+    let options = options(arguments, site, &template(arguments, to.encoding()))?;
     let shape = TableShape::new(&options).map_err(|error| error.to_string())?;
     let encoder = encoder(&to, &shape, &options)?;
     if to.encoding() == Encoding::Native {

@@ -2,13 +2,12 @@
 
 use std::any::Any;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_flow::export::{Element, ExportAccount, FlowSink, RecordLayout};
+use tapline_flow::export::{Element, ExportAccount, ExportOptions, FlowSink, RecordLayout};
 use tapline_flow::{DetailFields, Sampling};
-use tapline_graph::catalog::Arguments;
+use tapline_graph::catalog::{Arguments, BuildContext};
 use tapline_graph::{
     CollectedRecords, Control, ExpiredFlows, Out, Packets, Stage, StageCounters, StageStatus, Table,
     TickContext, grouped,
@@ -16,7 +15,7 @@ use tapline_graph::{
 use tapline_packet::Timestamp;
 use tapline_source::{Error, OutputAccount, SkipCause};
 
-use super::places::PlaceReader;
+use super::places::{self, PlaceReader};
 
 /// Ticks in a second. After some of them a message of a live interface is sent though it is not full. Messages of files
 /// are sent full, so that they do not depend on the speed of reading.
@@ -71,16 +70,27 @@ pub(super) fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<()
 }
 
 /// Value of the parameter `exporter` for flows that were collected: each brings its exporter's address.
-pub(super) const RECORDS: &str = "records";
+const RECORDS: &str = "records";
 
-pub(super) fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
-    match arguments.text("exporter") {
-        "none" | RECORDS => Ok(None),
-        text => text
-            .parse()
-            .map(Some)
-            .map_err(|_| format!("exporter=\"{text}\" is not an address of IPv4 or IPv6")),
-    }
+/// The options of records of this template, as each class that exports flows has them.
+pub(super) fn options(
+    arguments: &Arguments,
+    site: &BuildContext<'_>,
+    template: &str,
+) -> Result<ExportOptions, String> {
+    let exporter = match arguments.text("exporter") {
+        "none" | RECORDS => None,
+        text => {
+            Some(text.parse().map_err(|_| format!("exporter=\"{text}\" is not an address of IPv4 or IPv6"))?)
+        }
+    };
+    Ok(ExportOptions {
+        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter,
+        is_collected: arguments.text("exporter") == RECORDS,
+        has_places: places::is_given(arguments),
+        ..ExportOptions::of_rows(template, arguments.text("biflow") == "yes")
+    })
 }
 
 /// The stage that hands flows to `exporter`, and `places` with them. On live interfaces a message that is not full waits for `delay` at most.

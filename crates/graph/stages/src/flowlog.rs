@@ -13,7 +13,7 @@ use tapline_graph::catalog::{
     StageInput,
 };
 
-use super::flow_export::{DELAY, RECORDS, check_details, exporter, stage};
+use super::flow_export::{DELAY, check_details, options, stage};
 use super::places::{self, PlaceReader};
 use crate::settings::StageSettings;
 
@@ -60,13 +60,7 @@ pub(crate) const CLASS: StageClass = StageClass {
 };
 
 fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
-    let options = ExportOptions {
-        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
-        exporter: exporter(arguments)?,
-        is_collected: arguments.text("exporter") == RECORDS,
-        has_places: places::is_given(arguments),
-        ..ExportOptions::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
-    };
+    let options = options(arguments, site, arguments.text("template"))?;
     let files = StageSettings::of(site.common).place_files.open(arguments, site)?;
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
         return make_parquet(arguments, &options, files, site);

@@ -10,7 +10,7 @@ use tapline_graph::catalog::{
     StageInput,
 };
 
-use super::flow_export::{RECORDS, check_details, exporter, sampling_of, stage};
+use super::flow_export::{check_details, options, sampling_of, stage};
 use super::places;
 use crate::settings::StageSettings;
 
@@ -104,10 +104,6 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
     }
     let options = ExportOptions {
         version: Version::of_number(arguments.number("version")).unwrap_or_default(),
-        template: arguments.text("template").to_owned(),
-        biflow: arguments.text("biflow") == "yes",
-        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
-        exporter: exporter(arguments)?,
         mtu: arguments.number("mtu") as u16,
         message_records: arguments.number("records") as u32,
         template_messages: arguments.number("templates") as u32,
@@ -115,9 +111,8 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         spreads_flows: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
-        is_collected: arguments.text("exporter") == RECORDS,
-        has_places: places::is_given(arguments),
         tls: tls_files(arguments)?,
+        ..options(arguments, site, arguments.text("template"))?
     };
     let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
     if options.rate > 0 {

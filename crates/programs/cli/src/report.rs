@@ -177,7 +177,7 @@ fn written_word(class: &str) -> &'static str {
 
 /// Rows of an account.
 pub(crate) struct Table {
-    text: String,
+    pub(crate) text: String,
     /// Names of unknown counts, each once.
     unknown: Vec<String>,
 }
@@ -265,7 +265,7 @@ impl Table {
     }
 
     /// A row that is absent where there are no packets.
-    fn positive(&mut self, place: &str, count: u64, remark: &str) {
+    pub(crate) fn positive(&mut self, place: &str, count: u64, remark: &str) {
         if count > 0 {
             self.row(place, count, remark);
         }

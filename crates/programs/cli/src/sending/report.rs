@@ -11,7 +11,7 @@ use tapline_source::SkipCause;
 use tapline_transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
 
 use super::SendTarget;
-use crate::report::{AccountForm, unsent_json};
+use crate::report::{AccountForm, Table, unsent_json};
 use crate::strict::{LostPackets, ReportArgs};
 
 /// Content of the report.
@@ -211,45 +211,26 @@ fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>, form: AccountForm) ->
 
 fn account_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
     let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
-    let mut text = String::from("account                                              packets\n");
-    let mut row = |place: &str, count: u64, remark: &str| {
-        let gap = if remark.is_empty() { "" } else { "  " };
-        let _ = writeln!(text, "  {place:<46}{:>12}{gap}{remark}", grouped(count));
-    };
+    let mut table = Table::new();
     let passes = outcome.taken.passes;
     let repeated = if passes > 1 { format!("in {} passes", grouped(passes)) } else { String::new() };
-    row(verb, numbers.taken, &repeated);
-    row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
-    if outcome.sent.own > 0 {
-        row(&format!("{interface}  NOT SENT"), outcome.sent.own, SkipCause::Own.words());
+    table.row(verb, numbers.taken, &repeated);
+    table.row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
+    let unsent = format!("{interface}  NOT SENT");
+    table.positive(&unsent, outcome.sent.own, SkipCause::Own.words());
+    outcome.sent.lost.iter().for_each(|(cause, count)| table.row(&unsent, count, cause.words()));
+    table.positive("not reached", numbers.left, &format!("{verb} ahead, and stopped before their time"));
+    let dropped = numbers.dropped_later.unwrap_or(0);
+    let remark = "of all senders there, after the kernel took them";
+    table.positive(&format!("{interface}  driver, tx_dropped"), dropped, remark);
+    if numbers.is_balanced() && outcome.is_running {
+        let line = "balanced so far: still running, packets whose time has not come are not counted";
+        return format!("{}  {line}\n", table.text);
     }
-    for (cause, count) in outcome.sent.lost.iter() {
-        row(&format!("{interface}  NOT SENT"), count, cause.words());
-    }
-    if numbers.left > 0 {
-        row("not reached", numbers.left, &format!("{verb} ahead, and stopped before their time"));
-    }
-    if let Some(dropped @ 1..) = numbers.dropped_later {
-        row(
-            &format!("{interface}  driver, tx_dropped"),
-            dropped,
-            "of all senders there, after the kernel took them",
-        );
-    }
-    match numbers.is_balanced() {
-        true if outcome.is_running => {
-            text += "  balanced so far: still running, packets whose time has not come are not counted\n";
-        }
-        true => text += "  balanced: every packet is accounted for\n",
-        false => {
-            let ReportNumbers { taken, sent, unsent, left, .. } = numbers;
-            let _ = writeln!(
-                text,
-                "  NOT BALANCED: {verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}"
-            );
-        }
-    }
-    text
+    let ReportNumbers { taken, sent, unsent, left, .. } = numbers;
+    let fault = || format!("{verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}");
+    let faults: Vec<String> = (!numbers.is_balanced()).then(fault).into_iter().collect();
+    table.end(&faults)
 }
 
 fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
