@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use clickhouse::{Client, Compression, Row};
 use serde::Serialize;
-use tapline_export::{BatchExporter, Blocks, Destination, Limits, Schema, Sensor};
-use tapline_flow::export::{ExportOptions, NativeEncoder, TableShape};
+use tapline_export::{BatchExporter, Delivery, Limits, Receiver, Schema, Sensor};
+use tapline_flow::export::{ExportOptions, FlowSink as _, NativeEncoder, TableShape};
 use tapline_flow::{EndReason, Endpoint, Flow, FlowContext};
 use tapline_packet::Timestamp;
 
@@ -139,19 +139,18 @@ fn flows(count: u64) -> Vec<Flow> {
 /// Flows through an exporter, to the last acknowledgement.
 fn ours(server: &str, table: &str, settings: &str, flows: &[Flow]) -> anyhow::Result<()> {
     let shape = TableShape::new(&ExportOptions::of_rows(TEMPLATE, false))?;
-    let mut to = Destination::parse(&format!("clickhouse://{server}/{table}?{settings}"))?;
+    let mut to = Receiver::parse(&format!("clickhouse://{server}/{table}?{settings}"))?;
     let encoder = NativeEncoder::new(&shape, to.is_old());
     to.set_schema(Schema { version: shape.version(), columns: encoder.columns() });
-    let epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_nanos() as u64;
-    let blocks = Blocks::new(Sensor::new("bench")?, epoch, to.encoding(), &shape, Box::new(encoder));
     let limits =
         Limits { rows: BATCH, block: 64_000_000, time: Duration::from_secs(600), ..Limits::default() };
-    let mut exporter = BatchExporter::start(shape, blocks, to.open(None)?, None, limits)?;
+    let delivery = Delivery::open(&to, Some(Sensor::new("bench")?), None, None, limits, 0)?;
+    let mut exporter = BatchExporter::start(delivery, shape, Box::new(encoder))?;
     for some in flows.chunks(64) {
-        exporter.export(some, Timestamp::EPOCH, false);
+        exporter.export(some, Timestamp::EPOCH)?;
     }
-    exporter.finish();
-    let account = exporter.account();
+    exporter.finish(Timestamp::EPOCH)?;
+    let account = exporter.deliveries();
     ensure!(account.acknowledged.rows == flows.len() as u64, "{account:?} {:?}", exporter.take_events());
     Ok(())
 }

@@ -33,6 +33,18 @@ impl Sensor {
         Ok(Sensor(name.into()))
     }
 
+    /// The host as a sensor.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn host() -> Result<Sensor, Error> {
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let fits =
+            |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
+        let name: String = host.trim().trim_start_matches('.').chars().map(fits).take(SENSOR_MAX).collect();
+        Sensor::new(if name.is_empty() { "sensor" } else { &name })
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -20,6 +20,52 @@ use crate::{Carrier, Encoding, Error, FileTarget, Schema, Threaded};
 /// The most bytes of a file with a secret.
 const SECRET_MAX: u64 = 4096;
 
+/// A destination of flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Rows in a file of this format, or in a directory of Parquet.
+    Rows(&'static str, PathBuf),
+    /// Messages of IPFIX or NetFlow to a collector, or in a file.
+    Messages(ExportTarget),
+    /// Blocks to a receiver that acknowledges them.
+    Blocks(Receiver),
+}
+
+/// Formats of rows.
+const ROWS: [&str; 3] = ["json", "csv", "parquet"];
+
+impl Destination {
+    /// Destinations with commas between them, each with its text. One without a scheme is a collector.
+    ///
+    /// # Errors
+    /// [`Error::Collector`] and [`Error::Destination`] for the first that is wrong.
+    pub fn list(text: &str) -> Result<Vec<(&str, Destination)>, Error> {
+        let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
+        texts.map(|text| Ok((text, Destination::parse(text)?))).collect()
+    }
+
+    fn parse(text: &str) -> Result<Destination, Error> {
+        let (format, name) = text.split_once(':').unwrap_or((text, ""));
+        if let Some(format) = ROWS.into_iter().find(|known| *known == format && !name.is_empty()) {
+            return Ok(Destination::Rows(format, name.into()));
+        }
+        if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Receiver::parse(text).map(Destination::Blocks);
+        }
+        let target = text.parse().map_err(|error: tapline_flow::Error| Error::Collector(error.to_string()));
+        target.map(Destination::Messages)
+    }
+
+    /// The file or directory that is written, if it is one; `-` is standard output.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Destination::Rows(_, path) | Destination::Messages(ExportTarget::File(path)) => Some(path),
+            Destination::Messages(_) => None,
+            Destination::Blocks(receiver) => receiver.file(),
+        }
+    }
+}
+
 /// A password or token; it is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -75,52 +121,6 @@ enum ReceiverAddress {
     Http(String),
     ClickHouse(TableAddress),
     Kafka(KafkaAddress),
-}
-
-/// A destination of flows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Destination {
-    /// Rows in a file of this format, or in a directory of Parquet.
-    Rows(&'static str, PathBuf),
-    /// Messages of IPFIX or NetFlow to a collector, or in a file.
-    Messages(ExportTarget),
-    /// Blocks to a receiver that acknowledges them.
-    Blocks(Receiver),
-}
-
-/// Formats of rows.
-const ROWS: [&str; 3] = ["json", "csv", "parquet"];
-
-impl Destination {
-    /// Destinations with commas between them, each with its text. One without a scheme is a collector.
-    ///
-    /// # Errors
-    /// [`Error::Collector`] and [`Error::Destination`] for the first that is wrong.
-    pub fn list(text: &str) -> Result<Vec<(&str, Destination)>, Error> {
-        let texts = text.split(',').map(str::trim).filter(|text| !text.is_empty());
-        texts.map(|text| Ok((text, Destination::parse(text)?))).collect()
-    }
-
-    fn parse(text: &str) -> Result<Destination, Error> {
-        let (format, name) = text.split_once(':').unwrap_or((text, ""));
-        if let Some(format) = ROWS.into_iter().find(|known| *known == format && !name.is_empty()) {
-            return Ok(Destination::Rows(format, name.into()));
-        }
-        if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
-            return Receiver::parse(text).map(Destination::Blocks);
-        }
-        let target = text.parse().map_err(|error: tapline_flow::Error| Error::Collector(error.to_string()));
-        target.map(Destination::Messages)
-    }
-
-    /// The file or directory that is written, if it is one; `-` is standard output.
-    pub fn file(&self) -> Option<&Path> {
-        match self {
-            Destination::Rows(_, path) | Destination::Messages(ExportTarget::File(path)) => Some(path),
-            Destination::Messages(_) => None,
-            Destination::Blocks(receiver) => receiver.file(),
-        }
-    }
 }
 
 /// A receiver of blocks.

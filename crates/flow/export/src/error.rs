@@ -40,7 +40,7 @@ pub enum Error {
         /// The encoding of this run.
         wanted: &'static str,
     },
-    /// A text that is not a collector, with what it may have been meant for.
+    /// A text that is not a collector, where other kinds of destinations were possible.
     #[error("{0}; json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet")]
     Collector(String),
     /// A text that is not a destination of blocks.

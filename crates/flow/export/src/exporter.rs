@@ -17,61 +17,34 @@ use tapline_geo::Places;
 use tapline_packet::Timestamp;
 
 use crate::account::{DeliveryAccount, Tally};
-use crate::key_group::{KEY_GROUPS, key_group};
-use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
-use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
+use crate::key_group::key_group;
+use crate::outlet::{Batch, MakeBlocks, Outlet};
+use crate::{Block, BlockId, Delivery, Encoding, Error};
 
 /// The making of blocks of flows.
-pub struct Blocks {
-    sensor: Sensor,
-    epoch: u64,
+struct Blocks {
+    /// The id of the first block.
+    id: BlockId,
     /// Blocks that were made.
     made: u64,
     /// Key groups, of which there is one unless messages have a key by flow.
     groups: u64,
-    /// The form of the bytes.
-    pub encoding: Encoding,
+    encoding: Encoding,
     /// The version of the columns.
-    pub schema: u64,
+    schema: u64,
     /// Makes the bytes.
-    pub encoder: Box<dyn TableEncoder>,
+    encoder: Box<dyn TableEncoder>,
     /// Memory of blocks that were acknowledged.
     spare: SpareBuffers,
 }
 
 impl Blocks {
-    /// Blocks of a sensor's run.
-    pub fn new(
-        sensor: Sensor,
-        epoch: u64,
-        encoding: Encoding,
-        shape: &TableShape,
-        encoder: Box<dyn TableEncoder>,
-    ) -> Blocks {
-        Blocks {
-            sensor,
-            epoch,
-            made: 0,
-            groups: 1,
-            encoding,
-            schema: shape.version(),
-            encoder,
-            spare: SpareBuffers::default(),
-        }
-    }
-
-    /// Makes each block of the flows of one key group.
-    #[must_use]
-    pub fn keyed_by_flow(self) -> Blocks {
-        Blocks { groups: KEY_GROUPS, ..self }
-    }
-
     fn block(&mut self, part: EncodedRows, group: usize) -> Block {
         // Numbers rise as blocks are made, and tell the group.
         let number = self.made * self.groups + group as u64;
         self.made += 1;
         Block {
-            id: BlockId { sensor: self.sensor.clone(), epoch: self.epoch, number },
+            id: BlockId { number, ..self.id.clone() },
             encoding: self.encoding,
             schema: self.schema,
             flows: part.flows,
@@ -131,27 +104,33 @@ pub struct BatchExporter {
 }
 
 impl BatchExporter {
-    /// Starts the thread that encodes and delivers to the destination of this name.
+    /// Starts the thread that encodes and delivers.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
     pub fn start(
-        name: String,
+        delivery: Delivery,
         shape: TableShape,
-        blocks: Blocks,
-        carrier: Box<dyn Carrier>,
-        spool: Option<Spool>,
-        limits: Limits,
+        encoder: Box<dyn TableEncoder>,
     ) -> Result<BatchExporter, Error> {
-        let groups = blocks.groups as usize;
+        let Delivery { encoding, groups, .. } = delivery;
         let batch = |group| FlowBatch { group, table: FlowTable::new(&shape), since: Timestamp::EPOCH };
+        let blocks = Blocks {
+            id: delivery.id.clone(),
+            made: 0,
+            groups,
+            encoding,
+            schema: shape.version(),
+            encoder,
+            spare: SpareBuffers::default(),
+        };
         Ok(BatchExporter {
-            batches: (0..groups).map(batch).collect(),
-            rows_max: limits.rows.div_ceil(groups as u64),
+            batches: (0..groups as usize).map(batch).collect(),
+            rows_max: delivery.limits.rows.div_ceil(groups),
             shape,
             sampling: Sampling::NONE,
             is_live: false,
-            outlet: Outlet::start(name, Box::new(blocks), carrier, spool, limits)?,
+            outlet: Outlet::start(delivery, Box::new(blocks))?,
         })
     }
 

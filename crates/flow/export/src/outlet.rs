@@ -14,7 +14,7 @@ use tapline_packet::Timestamp;
 
 use crate::account::{Cause, DeliveryAccount, Tally};
 use crate::worker::Worker;
-use crate::{Block, Carrier, Error, Spool};
+use crate::{Block, Delivery, Error};
 
 /// Lines for the user that wait to be shown; further ones are left out.
 const EVENTS_MAX: usize = 32;
@@ -134,17 +134,12 @@ pub(crate) struct Outlet<B: Batch> {
 }
 
 impl<B: Batch> Outlet<B> {
-    /// Starts the thread that encodes and delivers to the destination of this name.
+    /// Starts the thread that encodes and delivers.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
-    pub(crate) fn start(
-        name: String,
-        blocks: Box<dyn MakeBlocks<B>>,
-        carrier: Box<dyn Carrier>,
-        spool: Option<Spool>,
-        limits: Limits,
-    ) -> Result<Outlet<B>, Error> {
+    pub(crate) fn start(delivery: Delivery, blocks: Box<dyn MakeBlocks<B>>) -> Result<Outlet<B>, Error> {
+        let Delivery { name, carrier, spool, limits, .. } = delivery;
         let shared = Arc::new(Shared::default());
         let (sender, batches) = channel();
         let (give_back, spent) = sync_channel(SPENT_MAX);

@@ -14,8 +14,8 @@ use tapline_file::{Section, blocks};
 use tapline_packet::{Interface, InterfaceId, Meta, Packet, Timestamp};
 
 use crate::account::{DeliveryAccount, Tally};
-use crate::outlet::{Batch, Limits, MakeBlocks, Outlet};
-use crate::{Block, BlockId, Carrier, Encoding, Error, Sensor, Spool};
+use crate::outlet::{Batch, MakeBlocks, Outlet};
+use crate::{Block, BlockId, Delivery, Encoding, Error};
 
 /// A section with its packets.
 #[derive(Debug, Default)]
@@ -76,29 +76,21 @@ pub struct PacketExporter {
 }
 
 impl PacketExporter {
-    /// Starts the thread that delivers to the destination of this name. `section` is the writer that chunks name.
+    /// Starts the thread that delivers. `section` is the writer that chunks name.
     ///
     /// # Errors
     /// [`Error::Thread`] if there can be none.
-    pub fn start(
-        name: String,
-        sensor: Sensor,
-        epoch: u64,
-        section: &Section,
-        carrier: Box<dyn Carrier>,
-        spool: Option<Spool>,
-        limits: Limits,
-    ) -> Result<PacketExporter, Error> {
+    pub fn start(delivery: Delivery, section: &Section) -> Result<PacketExporter, Error> {
+        let numbered = Box::new(Numbered(delivery.id.clone()));
         let mut head = Vec::new();
         blocks::section_header(&mut head, section);
-        let numbered = Numbered(BlockId { sensor, epoch, number: 0 });
         Ok(PacketExporter {
             chunk: Chunk { bytes: head.clone(), ..Chunk::default() },
             head,
             numbers: Vec::new(),
             described: 0,
             since: Timestamp::EPOCH,
-            outlet: Outlet::start(name, Box::new(numbered), carrier, spool, limits)?,
+            outlet: Outlet::start(delivery, numbered)?,
         })
     }
 

@@ -1,9 +1,9 @@
 //! `batches`: flows leave in sealed batches, which are kept until the receiver has acknowledged them.
 
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tapline_export::{BatchExporter, Blocks, Encoding, Limits, Receiver, Schema, Secret, Sensor, Spool};
+use tapline_export::{BatchExporter, Delivery, Encoding, Limits, Receiver, Schema, Secret, Sensor};
 use tapline_flow::export::{
     ExportOptions, GoflowEncoder, IpfixEncoder, JsonEncoder, NativeEncoder, TableEncoder, TableShape,
     goflow_template,
@@ -17,9 +17,6 @@ use tapline_graph::catalog::{
 use super::flow_export::{DELAY, check_details, options, stage};
 use super::places;
 use crate::settings::StageSettings;
-
-/// Maximum number of workers: the low bits of their epoch distinguish them.
-const WORKERS_MAX: u64 = 64;
 
 pub(crate) const CLASS: StageClass = StageClass {
     name: "batches",
@@ -95,27 +92,21 @@ fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>
         let columns = NativeEncoder::new(&shape, to.is_old()).columns();
         to.set_schema(Schema { version: shape.version(), columns });
     }
-    let epoch = epoch(site.worker as u64);
-    let blocks = Blocks::new(sensor(arguments).map_err(text)?, epoch, to.encoding(), &shape, encoder);
-    let blocks = if to.is_keyed_by_flow() { blocks.keyed_by_flow() } else { blocks };
     let given = |name: &str| Some(arguments.text(name)).filter(|text| *text != "none");
+    let workers = site.common.workers.max(1);
+    let sensor = given("sensor").map(Sensor::new).transpose().map_err(text)?;
     let secret = given("secret").map(|path| Secret::of_file(Path::new(path))).transpose().map_err(text)?;
-    let spool = given("spool").map(|folder| {
-        let folder = site.common.path(folder).join(to.slug()).join(site.worker.to_string());
-        let bytes = arguments.number("spool_size") / site.common.workers.max(1) as u64;
-        Spool::open(&folder, bytes, to.encoding())
-    });
-    let spool = spool.transpose().map_err(text)?;
+    let spool_size = arguments.number("spool_size") / workers as u64;
+    let spool = given("spool").map(|folder| (site.common.path(folder), spool_size));
     let limits = Limits {
         rows: arguments.number("rows"),
         time: Duration::from_nanos(arguments.nanoseconds("time")),
-        block: (arguments.number("block") as usize).min(to.block_max()),
-        memory: arguments.number("memory") as usize / site.common.workers.max(1),
+        block: arguments.number("block") as usize,
+        memory: arguments.number("memory") as usize / workers,
         patience: Duration::from_nanos(arguments.nanoseconds("patience")),
     };
-    let carrier = to.open(secret).map_err(text)?;
-    let exporter = BatchExporter::start(to.to_string(), shape, blocks, carrier, spool, limits);
-    let mut exporter = exporter.map_err(text)?;
+    let delivery = Delivery::open(&to, sensor, spool, secret, limits, site.worker as u64).map_err(text)?;
+    let mut exporter = BatchExporter::start(delivery, shape, encoder).map_err(text)?;
     exporter.set_cancel_flag(&site.control.pacing_cancel_flag());
     let files = StageSettings::of(site.common).place_files.open(arguments, site)?;
     Ok(stage("batches", exporter, DELAY, files, site.control))
@@ -156,29 +147,6 @@ fn encoder(
             Err(format!("this build has no encoder for {name}: cargo build --release --features {name}"))
         }
     }
-}
-
-/// The time of the start, which no other run of this sensor has, and no other worker.
-pub(super) fn epoch(worker: u64) -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-    ns - ns % WORKERS_MAX + worker % WORKERS_MAX
-}
-
-/// The sensor that was named, or the host.
-fn sensor(arguments: &Arguments) -> Result<Sensor, tapline_export::Error> {
-    if arguments.text("sensor") != "none" {
-        return Sensor::new(arguments.text("sensor"));
-    }
-    host()
-}
-
-pub(super) fn host() -> Result<Sensor, tapline_export::Error> {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let fits =
-        |letter: char| if letter.is_ascii_alphanumeric() || "._".contains(letter) { letter } else { '-' };
-    let name: String = host.trim().trim_start_matches('.').chars().map(fits).take(64).collect();
-    Sensor::new(if name.is_empty() { "sensor" } else { &name })
 }
 
 #[cfg(test)]

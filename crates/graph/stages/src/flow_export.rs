@@ -152,7 +152,16 @@ struct ExportStage {
     notices: Vec<String>,
 }
 
-pub(super) fn losses_text(losses: &[(String, u64, u64)]) -> String {
+/// Losses of a run over files are an error: such a run waits for its receivers.
+pub(super) fn check_losses(what: &str, losses: &[(String, u64, u64)], is_live: bool) -> Result<(), Error> {
+    if is_live || losses.is_empty() {
+        return Ok(());
+    }
+    let source = format!("not all was taken: {}", losses_text(losses)).into();
+    Err(Error::Output { what: what.to_owned(), source })
+}
+
+fn losses_text(losses: &[(String, u64, u64)]) -> String {
     let one = |(name, messages, packets): &(String, u64, u64)| {
         format!("{name}: {} messages, {} packets", grouped(*messages), grouped(*packets))
     };
@@ -247,13 +256,7 @@ impl Stage for ExportStage {
         self.is_finished = true;
         let finished = self.exporter.finish(self.now.unwrap_or(tick.now));
         self.checked(finished)?;
-        let losses = self.exporter.account().losses;
-        if self.is_live || losses.is_empty() {
-            return Ok(());
-        }
-        // A file is all there, and so should its flows be.
-        let source = format!("not all was taken: {}", losses_text(&losses)).into();
-        Err(Error::Output { what: self.class.to_owned(), source })
+        check_losses(self.class, &self.exporter.account().losses, self.is_live)
     }
 
     fn counters(&self) -> StageCounters {

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tapline_export::{Limits, PacketExporter, Receiver, Secret, Sensor, Spool};
+use tapline_export::{Delivery, Limits, PacketExporter, Receiver, Secret, Sensor};
 use tapline_file::Section;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_source::Error;
 
-use super::batches::{epoch, host};
-use super::flow_export::losses_text;
+use super::flow_export::check_losses;
 
 /// The most bytes of a chunk, where the receiver takes more.
 const CHUNK_MAX: usize = 900_000;
@@ -55,24 +54,12 @@ impl ChunkOutput {
         settings: ChunkSettings,
         cancel: &Arc<AtomicBool>,
     ) -> Result<ChunkOutput, tapline_export::Error> {
-        let to = &settings.to;
-        let sensor = settings.sensor.map_or_else(host, Ok)?;
-        let open = |(folder, bytes): &(PathBuf, u64)| {
-            Spool::open(&folder.join(to.slug()).join("0"), *bytes, to.encoding())
-        };
-        let spool = settings.spool.as_ref().map(open).transpose()?;
-        let limits = Limits {
-            time: settings.time,
-            block: to.block_max().min(CHUNK_MAX),
-            memory: settings.memory,
-            patience: settings.patience,
-            ..Limits::default()
-        };
-        let carrier = to.open(settings.secret)?;
-        let (name, section) = (to.to_string(), &settings.section);
-        let mut exporter = PacketExporter::start(name, sensor, epoch(0), section, carrier, spool, limits)?;
+        let ChunkSettings { to, sensor, spool, time, memory, patience, secret, section, is_live } = settings;
+        let limits = Limits { time, block: CHUNK_MAX, memory, patience, ..Limits::default() };
+        let delivery = Delivery::open(&to, sensor, spool, secret, limits, 0)?;
+        let mut exporter = PacketExporter::start(delivery, &section)?;
         exporter.set_cancel_flag(cancel);
-        Ok(ChunkOutput { exporter, is_live: settings.is_live })
+        Ok(ChunkOutput { exporter, is_live })
     }
 }
 
@@ -95,13 +82,7 @@ impl Stage for ChunkOutput {
 
     fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.exporter.finish();
-        let losses = self.exporter.losses();
-        if self.is_live || losses.is_empty() {
-            return Ok(());
-        }
-        // What is read is all there, and so should its packets be.
-        let source = format!("not all was taken: {}", losses_text(&losses)).into();
-        Err(Error::Output { what: self.exporter.name().to_owned(), source })
+        check_losses(self.exporter.name(), &self.exporter.losses(), self.is_live)
     }
 
     fn counters(&self) -> StageCounters {

@@ -10,7 +10,7 @@ use tapline_packet::Timestamp;
 use super::*;
 use crate::key_group::{KEY_GROUPS, key_group};
 use crate::trial;
-use crate::{BatchExporter, BlockId, Blocks, DeliveryAccount, Encoding, Sensor, Target, Threaded};
+use crate::{BatchExporter, BlockId, Delivery, DeliveryAccount, Encoding, Sensor, Target, Threaded};
 
 /// The next answer for a block, and all blocks that were delivered.
 #[derive(Default)]
@@ -67,25 +67,27 @@ fn limits() -> Limits {
 }
 
 fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limits) -> BatchExporter {
-    let shape = TableShape::new(&ExportOptions::of_rows("octetDeltaCount,sourceIPv4Address", false));
-    let shape = shape.expect("a template");
-    let sensor = Sensor::new("test").expect("a name");
-    let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, Box::new(JsonEncoder::new(&shape)));
+    start("octetDeltaCount,sourceIPv4Address", delivery(receiver, epoch, 1, spool, limits))
+}
+
+fn delivery(receiver: &Receiver, epoch: u64, groups: u64, spool: Option<Spool>, limits: Limits) -> Delivery {
+    let id = BlockId { sensor: Sensor::new("test").expect("a name"), epoch, number: 0 };
     let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
-    BatchExporter::start("receiver".to_owned(), shape, blocks, carrier, spool, limits).expect("a thread")
+    let (name, encoding) = ("receiver".to_owned(), Encoding::JsonLines);
+    Delivery { name, id, encoding, groups, carrier, spool, limits }
+}
+
+fn start(template: &str, delivery: Delivery) -> BatchExporter {
+    let shape = TableShape::new(&ExportOptions::of_rows(template, false)).expect("a template");
+    let encoder = Box::new(JsonEncoder::new(&shape));
+    BatchExporter::start(delivery, shape, encoder).expect("a thread")
 }
 
 /// Exports flows with a key by flow, in blocks of about 13 flows.
 fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> DeliveryAccount {
-    let shape = TableShape::new(&ExportOptions::of_rows("destinationTransportPort", false));
-    let shape = shape.expect("a template");
-    let sensor = Sensor::new("test").expect("a name");
-    let encoder = Box::new(JsonEncoder::new(&shape));
-    let blocks = Blocks::new(sensor, epoch, Encoding::JsonLines, &shape, encoder).keyed_by_flow();
-    let carrier = Box::new(Threaded::start(receiver.clone()).expect("a thread"));
     let limits = Limits { rows: 400, ..limits() };
-    let exporter = BatchExporter::start("receiver".to_owned(), shape, blocks, carrier, spool, limits);
-    run(exporter.expect("a thread"), 1000, false).0
+    let exporter = start("destinationTransportPort", delivery(receiver, epoch, KEY_GROUPS, spool, limits));
+    run(exporter, 1000, false).0
 }
 
 /// Each block has flows of one key group, and those of a group came as they were made; each flow came once.

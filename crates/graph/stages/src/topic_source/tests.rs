@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tapline_export::{Block, Carrier, ChunkHead, Limits, Offer, Outcome, PacketExporter, Report, Sensor};
+use tapline_export::{
+    Block, Carrier, ChunkHead, Delivery, Encoding, Limits, Offer, Outcome, PacketExporter, Report,
+};
 use tapline_file::Section;
 use tapline_packet::{InterfaceId, LinkType, Meta, Packet, Timestamp};
 
@@ -39,11 +41,16 @@ impl Carrier for Keeper {
 /// Chunks of this number of packets on two interfaces, taken in turn; the third packet reports 7 lost before it.
 fn chunks(packets: u64) -> Vec<Block> {
     let keeper = Keeper::default();
-    let limits = Limits { block: 2000, ..Limits::default() };
-    let sensor = Sensor::new("s").expect("a name");
-    let carrier = Box::new(keeper.clone());
-    let exporter =
-        PacketExporter::start("topic".to_owned(), sensor, 1, &Section::default(), carrier, None, limits);
+    let delivery = Delivery {
+        name: "topic".to_owned(),
+        id: "s-1-0".parse().expect("an id"),
+        encoding: Encoding::Pcapng,
+        groups: 1,
+        carrier: Box::new(keeper.clone()),
+        spool: None,
+        limits: Limits { block: 2000, ..Limits::default() },
+    };
+    let exporter = PacketExporter::start(delivery, &Section::default());
     let mut exporter = exporter.expect("a thread");
     let interfaces = [Interface::new("a", LinkType::ETHERNET), Interface::new("b", LinkType::RAW)];
     for number in 0..packets {
