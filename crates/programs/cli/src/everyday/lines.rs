@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::net::IpAddr;
 
 use anyhow::Result;
+use serde_json::Value;
 use tapline_packet::Timestamp;
 use tapline_source::Error;
 pub(super) use tapline_store::moments::local;
@@ -44,6 +45,18 @@ impl ResultLines {
         let written = self.stream.write_all(self.buffer.as_bytes());
         self.buffer.clear();
         written.map_err(|error| Error::output("standard output", error))
+    }
+
+    /// Writes the rest, and the summary: an object behind the results, or a line on standard error.
+    pub(super) fn finish(&mut self, json: bool, object: &Value, text: &str) -> Result<(), Error> {
+        if json {
+            self.add(&format!("{object}\n"));
+        }
+        let written = self.flush();
+        if !json {
+            let _ = writeln!(io::stderr(), "tapline: {text}");
+        }
+        written
     }
 }
 

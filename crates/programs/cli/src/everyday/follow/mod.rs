@@ -14,7 +14,6 @@ mod conversation;
 mod show;
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -316,14 +315,8 @@ impl Stage for FollowOutput {
         });
         printed?;
         conversations.print_all(0, show)?;
-        if show.form == Form::Json {
-            let summary = self.summary_json();
-            self.show.lines.add(&format!("{summary}\n"));
-            return self.show.lines.flush();
-        }
-        let written = self.show.lines.flush();
-        let _ = writeln!(io::stderr(), "tapline: {}", self.summary_text());
-        written
+        let (object, text) = (self.summary_json(), self.summary_text());
+        self.show.lines.finish(self.show.form == Form::Json, &object, &text)
     }
 
     fn counters(&self) -> StageCounters {

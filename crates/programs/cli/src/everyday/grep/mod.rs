@@ -8,7 +8,6 @@
 mod streams;
 mod style;
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -280,14 +279,8 @@ impl Stage for GrepOutput {
         if let Some(streams) = &mut self.streams {
             streams.finish(&mut self.search);
         }
-        if self.search.style.json {
-            let summary = self.summary_json();
-            self.search.lines.add(&format!("{summary}\n"));
-            return self.search.lines.flush();
-        }
-        let written = self.search.lines.flush();
-        let _ = writeln!(io::stderr(), "tapline: {}", self.summary_text());
-        written
+        let (object, text) = (self.summary_json(), self.summary_text());
+        self.search.lines.finish(self.search.style.json, &object, &text)
     }
 
     fn counters(&self) -> StageCounters {
