@@ -53,9 +53,13 @@ impl Chain {
         }
         last = graph.add("snap", "snap", Box::new(Snap(self.snap_len)), &[(last, 0)]);
         for output in outputs {
-            let name = output.counters().output.unwrap_or_default().name;
-            graph.add(&name, "output", output, &[(last, 0)]);
+            graph.add(&output_name(&*output), "output", output, &[(last, 0)]);
         }
         (graph, source)
     }
+}
+
+/// The name of an output's stage in a chain: that in its account.
+pub fn output_name(output: &dyn Stage) -> String {
+    output.counters().output.unwrap_or_default().name
 }

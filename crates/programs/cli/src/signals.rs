@@ -127,22 +127,13 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 }
 
 impl CaughtSignals {
-    /// Obeys caught and later signals. An end signal completes all outputs; a SIGINT later than [`GRACE`] after the
-    /// first gives up at once. If outputs keep to a rate, that one drops waiting packets only, and the next one gives
-    /// up.
+    /// Obeys caught and later signals, SIGHUP by `on_hangup` unless the terminal is gone. An end signal completes all
+    /// outputs; a SIGINT later than [`GRACE`] after the first gives up at once. If outputs keep to a rate, that one
+    /// drops waiting packets only, and the next one gives up.
     ///
     /// # Errors
     /// If there can be no thread for it.
-    pub(crate) fn obey(self, control: Arc<Control>) -> io::Result<()> {
-        let stopping = Arc::clone(&control);
-        self.obey_with(control, move || stopping.stop())
-    }
-
-    /// As [`obey`](Self::obey), with another action on SIGHUP, unless the terminal is gone.
-    ///
-    /// # Errors
-    /// If there can be no thread for it.
-    pub(crate) fn obey_with(
+    pub(crate) fn obey(
         self,
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,

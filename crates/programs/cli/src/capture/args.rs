@@ -1,6 +1,7 @@
 //! The arguments of `tapline capture`: tcpdump's flags where tcpdump has them.
 
 use std::fs::File;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -354,6 +355,17 @@ pub(crate) enum ColorArg {
     Auto,
     Always,
     Never,
+}
+
+impl ColorArg {
+    /// Whether lines on standard output have colours.
+    pub(crate) fn is_colored(self) -> bool {
+        match self {
+            ColorArg::Auto => io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

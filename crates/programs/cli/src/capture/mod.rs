@@ -11,7 +11,6 @@ mod input;
 mod lists;
 mod outputs;
 mod secrets;
-mod watching;
 
 pub(crate) use args::{ArrowArgs, CaptureArgs, ColorArg};
 
@@ -19,35 +18,28 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use tapline_file::{BlockQueue, FileInput};
-use tapline_graph::{Control, Engine, GraphAccount, Inlet, RunEnd, RunReport, Stage, Table};
+use tapline_graph::{GraphAccount, RunReport, Stage, Table};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
-use tapline_source::{Error, Source};
-use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, Names, SharedOutput, input_file};
-use tapline_store::moments::learn_zone;
+use tapline_source::Source;
+use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, Names, input_file, output_name};
 use tapline_sys::output_file;
-use tapline_sys::privilege::Identity;
 
 use crate::args::FplArgs;
-use crate::escape::plain_lines;
 use crate::fpl::searches;
 use crate::output;
-use crate::privileges;
 use crate::report;
-use crate::session::{clocks, stop_after, title};
-use crate::signals::{self, CaughtSignals};
+use crate::session::{Counters, Finished, Session, Watcher, WorkerGraph, Workers, share, title};
 use crate::store;
 use crate::stored::{self, StoreSearch, UnfitLinkTypes};
 use crate::strict::{self, INCOMPLETE};
 use filtering::Filtering;
 use input::Input;
 use secrets::Secrets;
-use watching::Watcher;
 
 /// Runs the command.
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
@@ -68,10 +60,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if args.follow_links {
         output_file::follow_links();
     }
-    let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
-    args.stop_after.into_iter().for_each(|bytes| control.stop_after_bytes(bytes));
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
+    let user = args.relinquish_privileges.as_deref();
+    let mut session = Session::new(user, args.count_packets.filter(|&count| count > 0))?;
+    args.stop_after.into_iter().for_each(|bytes| session.control.stop_after_bytes(bytes));
+    let input = open_input(args, &filtering, program.as_ref(), &mut session)?;
     if args.dump > 0 {
         let interface = input.sources.first().and_then(|source| source.interfaces().first());
         let interface =
@@ -84,21 +76,18 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
-    let mut outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
+    let mut outputs = outputs::open(args, &filtering, program_name, &input, session.identity.as_ref())?;
     let receiver = outputs::receiver(args, &filtering, program_name, input.is_live)?;
-    let meters = confine(args, &filtering, &input, receiver.as_ref(), identity.as_ref())?;
+    let meters = confine(args, &filtering, &input, receiver.as_ref(), &session)?;
     if let Some(settings) = receiver {
-        outputs.push(outputs::open_receiver(settings, &control)?);
+        outputs.push(outputs::open_receiver(settings, &session.control)?);
     }
     match &args.recorder {
         // A recorder has no file to read or open again.
-        Some(_) => caught.obey_with(Arc::clone(&control), || {})?,
-        None => caught.obey(Arc::clone(&control))?,
+        Some(_) => session.obey_with(args.duration, || {})?,
+        None => session.obey(args.duration)?,
     }
-    if let Some(duration) = args.duration {
-        stop_after(duration, Arc::clone(&control));
-    }
-    work(args, input, outputs, Run { filtering, program, control, meters, secrets })
+    work(args, input, outputs, Run { filtering, program, session, meters, secrets })
 }
 
 /// Opens the sources, and checks that filter and program fit them.
@@ -106,18 +95,18 @@ fn open_input(
     args: &CaptureArgs,
     filtering: &Arc<Filtering>,
     program: Option<&FplProgram>,
-    control: &Arc<Control>,
-) -> Result<(Input, CaughtSignals)> {
-    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until
-    // it is open, Ctrl-C may end the program as it ends any other.
-    let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
-    let input = input::open(args, filtering, control)?;
-    let caught = caught_early.map_or_else(signals::catch, Ok)?;
+    session: &mut Session,
+) -> Result<Input> {
+    if args.read.is_empty() {
+        session.catch()?;
+    }
+    let input = input::open(args, filtering, &session.control)?;
+    session.catch()?;
     for source in &input.sources {
         filtering.check(source.interfaces(), input.may_grow)?;
         program.map_or(Ok(()), |program| program.check(source.interfaces()))?;
     }
-    Ok((input, caught))
+    Ok(input)
 }
 
 /// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than
@@ -135,15 +124,10 @@ fn confine(
     filtering: &Filtering,
     input: &Input,
     receiver: Option<&ChunkSettings>,
-    identity: Option<&Identity>,
+    session: &Session,
 ) -> Result<Meters> {
-    privileges::give_up(identity)?;
-    if input.search.is_some() {
-        learn_zone();
-    }
-    let meters = meters(input);
-    let needs = outputs::needs(args, filtering, receiver, input.is_live, identity.is_some());
-    let lacks = privileges::confine(needs, &meters);
+    let needs = outputs::needs(args, filtering, receiver, input.is_live, session);
+    let (meters, lacks) = session.confine(needs, || meters(input))?;
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
     }
@@ -152,21 +136,22 @@ fn confine(
 
 /// Runs the capture to its end, and reports on it.
 fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run) -> Result<ExitCode> {
-    let watcher = Watcher::new(args, input.sources.len());
-    let tell = |worker: usize, watch: &RunReport<'_>| {
-        watcher.tell(worker, watch);
+    let is_quiet = io::stderr().is_terminal() && args.write.is_some() && !args.print;
+    let counters = if args.progress || is_quiet { Counters::All } else { Counters::None };
+    let watcher = Watcher::of_accounts(input.sources.len(), counters, args.json).every(args.stats);
+    let tell = |worker: usize, report: &RunReport<'_>| {
+        let is_answered = watcher.tell(worker, report);
         if worker == 0 {
             run.secrets.lock().unwrap_or_else(PoisonError::into_inner).follow();
         }
-        if worker == 0 && watch.is_requested && args.fpl_memory {
+        if is_answered && args.fpl_memory {
             tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
-    let blocks = input.blocks.clone();
-    let outcome = drive(args, input.sources, outputs, &run, &tell)?;
+    let finished = workers(args, input.sources, outputs, &run)?.run(&run.session.control, &tell)?;
     watcher.clear();
-    tell_left_out(args, &blocks);
-    conclude(args, outcome, &run, input.search.as_ref())
+    tell_left_out(args, &input.blocks);
+    conclude(args, finished, &run, input.search.as_ref())
 }
 
 /// The program of `--fpl`.
@@ -186,18 +171,10 @@ fn fpl_program(args: &FplArgs, memory: Option<&Path>) -> Result<Option<FplProgra
 struct Run {
     filtering: Arc<Filtering>,
     program: Option<Arc<FplProgram>>,
-    control: Arc<Control>,
+    session: Session,
     meters: Meters,
     /// Keys that go into the file.
     secrets: Mutex<Secrets>,
-}
-
-/// Result of a run.
-struct Outcome {
-    account: GraphAccount,
-    ended: RunEnd,
-    /// The result of `--verify`.
-    marks: Option<Table>,
 }
 
 fn announce(input: &Input) {
@@ -219,103 +196,44 @@ fn chain(args: &CaptureArgs, worker: usize, names: Option<Names>, run: &Run) -> 
         names,
         decide,
         shared: run.program.as_ref().and_then(|program| program.shared()),
-        control: Arc::clone(&run.control),
+        control: Arc::clone(&run.session.control),
         snap_len: args.snap_len(),
         verify: args.verify,
     }
 }
 
-/// Runs one engine for each source, in threads if there are several.
-fn drive(
+/// The graph of each source, which shares its outputs with the others.
+fn workers(
     args: &CaptureArgs,
-    mut sources: Vec<Box<dyn Source>>,
+    sources: Vec<Box<dyn Source>>,
     outputs: Vec<Box<dyn Stage>>,
     run: &Run,
-    tell: &(dyn Fn(usize, &RunReport<'_>) + Sync),
-) -> Result<Outcome> {
-    let names = sources.iter().map(|_| run.filtering.names()).collect::<Result<Vec<_>, _>>()?;
-    let work = |worker: usize, source: &mut dyn Source, names, outputs: Vec<Box<dyn Stage>>| {
-        let chain = chain(args, worker, names, run);
-        let (mut graph, node) = chain.graph(&run.meters, worker as u16, outputs);
-        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, &run.control, clocks);
-        let outcome = engine.run(&mut |watch| tell(worker, watch));
-        let marks =
-            graph.results().into_iter().find(|result| result.stage == "verify").map(|result| result.table);
-        Outcome { account: outcome.account, ended: outcome.ended, marks }
+) -> Result<Workers> {
+    let (workers, is_only) = (sources.len(), outputs.len() == 1);
+    let (sets, completers) = if workers == 1 {
+        (vec![outputs], Vec::new())
+    } else {
+        share(outputs.into_iter().map(|output| (output_name(&*output), output)), workers, is_only)
     };
-    if let [source] = sources.as_mut_slice() {
-        return Ok(work(0, source.as_mut(), names.into_iter().next().flatten(), outputs));
+    let mut heads = Vec::new();
+    for (worker, (source, outputs)) in sources.into_iter().zip(sets).enumerate() {
+        let chain = chain(args, worker, run.filtering.names()?, run);
+        let (graph, node) = chain.graph(&run.meters, worker as u16, outputs);
+        heads.push(WorkerGraph::new(vec![source], (graph, vec![node])));
     }
-    let is_only = outputs.len() == 1;
-    let (handles, completers) = share(outputs, sources.len(), is_only);
-    let outcomes = thread::scope(|scope| {
-        let work = &work;
-        let workers = sources.iter_mut().zip(handles).zip(names).enumerate();
-        let threads: Vec<_> = workers
-            .map(|(worker, ((source, outputs), names))| {
-                scope.spawn(move || work(worker, source.as_mut(), names, outputs))
-            })
-            .collect();
-        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
-    });
-    Ok(join(outcomes, completers))
-}
-
-/// Handles of the outputs for each worker.
-type Handles = Vec<Vec<Box<dyn Stage>>>;
-
-/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that
-/// each packet goes to one of them only.
-pub(crate) fn share(
-    outputs: Vec<Box<dyn Stage>>,
-    workers: usize,
-    is_only: bool,
-) -> (Handles, Vec<SharedOutput>) {
-    let mut sets: Handles = (0..workers).map(|_| Vec::new()).collect();
-    let mut completers = Vec::new();
-    for output in outputs {
-        let mut handles = SharedOutput::handles(output, workers + 1, is_only);
-        completers.extend(handles.pop());
-        for (set, handle) in sets.iter_mut().zip(handles) {
-            set.push(Box::new(handle));
-        }
-    }
-    (sets, completers)
-}
-
-/// One outcome of those of all workers.
-fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<SharedOutput>) -> Outcome {
-    let mut account = GraphAccount::default();
-    let mut ended = RunEnd::Source;
-    for outcome in outcomes {
-        match outcome {
-            Ok(outcome) => {
-                account.merge(outcome.account);
-                ended = ended.worse(outcome.ended);
-            }
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    }
-    let outputs = account.stages.iter_mut().filter(|stage| stage.counters.output.is_some());
-    for (stage, output) in outputs.zip(&mut completers) {
-        if let Err(error) = output.complete(clocks(), &account.interfaces) {
-            ended = ended.worse(RunEnd::Failed(error));
-        }
-        stage.counters.output = Some(output.account());
-    }
-    Outcome { account, ended, marks: None }
+    Ok(Workers { heads, completers, ..Workers::default() })
 }
 
 /// Prints the account and says how the command ended.
 fn conclude(
     args: &CaptureArgs,
-    outcome: Outcome,
+    finished: Finished,
     run: &Run,
     search: Option<&StoreSearch>,
 ) -> Result<ExitCode> {
-    let (program, control) = (run.program.as_deref(), &run.control);
+    let program = run.program.as_deref();
     let unfit = run.filtering.unfit();
-    let Outcome { account, ended, marks } = outcome;
+    let Finished { account, ended, results, .. } = finished;
     let mut told = Ok(());
     if args.count && !args.json {
         let packets = counted(&account);
@@ -326,25 +244,13 @@ fn conclude(
     } else if args.fpl_memory {
         tell_memory(args, program, &mut io::stdout());
     }
-    tell_marks(args, marks.as_ref());
-    let mut failure = None;
-    let code = match ended {
-        RunEnd::Source | RunEnd::Stopped => {
-            failure = unfit.error();
-            code_of_whole(args, &account, failure.as_deref())
-        }
-        RunEnd::Failed(Error::File(error)) if control.is_stop_requested() && is_truncation(&*error) => {
-            ExitCode::SUCCESS
-        }
-        // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
-        RunEnd::Failed(Error::BrokenPipe { .. }) if args.write.is_none() || args.is_for_wireshark => {
-            ExitCode::SUCCESS
-        }
-        RunEnd::Failed(error) => {
-            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&error.to_string()));
-            failure = Some(error.to_string());
-            ExitCode::FAILURE
-        }
+    tell_marks(args, results.iter().find(|result| result.stage == "verify").map(|result| &result.table));
+    // A reader of lines that has enough ends the work; a file beside them would lack the rest.
+    let only_lines = args.write.is_none() || args.is_for_wireshark;
+    let failure = run.session.failure(&ended, only_lines);
+    let (code, failure) = match failure {
+        Some(failure) => (ExitCode::FAILURE, Some(failure)),
+        None => (code_of_whole(args, &account, unfit.error().as_deref()), unfit.error()),
     };
     tell_search(args, search);
     let accepted = account.chain().unwrap_or_default().accepted;
@@ -368,11 +274,6 @@ fn code_of_whole(args: &CaptureArgs, account: &GraphAccount, misfit: Option<&str
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
     let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Whether a file ended within a packet, as a pipe does when its writer is stopped.
-fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { .. }))
 }
 
 /// Whether the daemon could not search all of the store.

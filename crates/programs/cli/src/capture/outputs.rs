@@ -9,9 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use jiff::tz::TimeZone;
 use tapline_capture::af_packet::is_pattern;
-use tapline_file::{
-    FileCreator, FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size,
-};
+use tapline_file::{FileCreator, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
@@ -20,15 +18,15 @@ use tapline_store::RecorderSettings;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
-use super::args::{CaptureArgs, ColorArg, PrecisionArg};
+use super::args::{CaptureArgs, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
 use crate::args::FormatArg;
 use crate::everyday::OwnOutput;
 use crate::output::{self, CountOutput};
 use crate::privileges::PipeOpener;
-use crate::session::clocks;
-use crate::{clock_error, privileges, store, stored};
+use crate::session::Session;
+use crate::{privileges, store, stored};
 
 /// Longest time for which a new address delays a live capture until its name is found: `/etc/hosts` and a cache on the
 /// machine answer within it, and the kernel's ring has room for it.
@@ -101,34 +99,30 @@ pub(super) fn open_receiver(settings: ChunkSettings, control: &Control) -> Resul
     Ok(Box::new(ChunkOutput::open(settings, &control.pacing_cancel_flag())?))
 }
 
-/// Rights needed once all is open. `has_opener`: files are made by another process.
+/// Rights needed once all is open.
 pub(super) fn needs(
     args: &CaptureArgs,
     filtering: &Filtering,
     receiver: Option<&ChunkSettings>,
     is_live: bool,
-    has_opener: bool,
+    session: &Session,
 ) -> AllowedAccess {
     let store = args.write.as_deref().and_then(stored::directory);
     let is_file = !args.writes_standard_output() && store.is_none() && receiver.is_none();
     let path = args.write.as_deref().filter(|_| is_file);
     let spool = receiver.and_then(|_| args.receiver.spool_folder());
     let of_receiver = receiver.into_iter().flat_map(|receiver| receiver.to.files_read());
-    let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
-    AllowedAccess {
-        // Pipes that have the names of files in a rotation are opened with what rights are left.
-        writes: if has_opener { folder() } else { Vec::new() },
-        makes: if has_opener {
-            store.into_iter().chain(spool).collect()
-        } else {
-            folder().into_iter().chain(store).chain(spool).collect()
-        },
+    let mut needs = AllowedAccess {
+        makes: store.into_iter().chain(spool).collect(),
         reads: args.read.iter().filter_map(|name| stored::directory(name)).chain(of_receiver).collect(),
         ip: receiver.is_some()
             || args.names && args.numeric == 0
             || is_live && tapline_filter::may_ask_for_names(filtering.text()),
         ..AllowedAccess::default()
-    }
+    };
+    // Pipes that have the names of files in a rotation are opened with what rights are left.
+    session.allow_files(&mut needs, path.and_then(folder_of).map(Path::to_owned));
+    needs
 }
 
 /// Whether packets are shown with their interface: there are several interfaces, or there may be later.
@@ -171,13 +165,11 @@ fn open_file(
     if args.read.iter().any(|name| stored::directory(name).is_some()) {
         (options.snap_len, options.keeps_all_bytes) = (0, true);
     }
-    let now = clocks();
     let files = match args.is_for_wireshark {
         true => Box::new(PipeOpener) as Box<dyn FileCreator>,
         false => privileges::files(path, identity)?,
     };
-    let writer = FileWriter::create(options, interfaces, now, files)?;
-    Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
+    output::file(options, path, interfaces, input.is_live, files)
 }
 
 /// Packets as columns on standard output.
@@ -205,14 +197,9 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
 /// The writer's section header in pcapng.
 fn section(args: &CaptureArgs, filtering: &Filtering, program: Option<&str>, is_live: bool) -> Section {
     let filter = if filtering.text().is_empty() { "none".to_owned() } else { filtering.in_words() };
-    let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
-    let mut comment = format!("{writer}, filter: {filter}");
-    if let Some(name) = program {
-        comment += &format!(", FPL program: {name}");
-    }
-    let clock = is_live.then(|| clock_error::comment(args.time_stamp_type.as_deref()));
-    let comments = [comment].into_iter().chain(clock).collect();
-    Section { comments, ..Section::of_this_machine(writer) }
+    let program = program.map(|name| format!(", FPL program: {name}")).unwrap_or_default();
+    let stamps = args.time_stamp_type.as_deref();
+    output::section(&format!("filter: {filter}{program}"), is_live, stamps)
 }
 
 fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOutput<File>> {
@@ -220,12 +207,8 @@ fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOut
     let format = if args.json {
         LineFormat::Json
     } else {
-        let colored = match args.color {
-            ColorArg::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
-            ColorArg::Always => true,
-            ColorArg::Never => false,
-        };
-        LineFormat::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
+        let printer = Box::new(printer(args, is_live, is_several));
+        LineFormat::Text { printer, colored: args.color.is_colored() }
     };
     let stream = output::standard()?;
     Ok(LinesOutput::new(format, stream, is_live || is_terminal || args.line_buffered))

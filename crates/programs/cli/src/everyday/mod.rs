@@ -13,7 +13,6 @@ pub(crate) mod requests;
 pub(crate) mod stats;
 
 use std::fmt;
-use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,11 +22,10 @@ use anyhow::{Result, bail};
 use clap::{Arg, Args};
 use tapline_file::Excerpt;
 use tapline_graph::Stage;
-use tapline_store::moments::learn_zone;
 use tapline_syntax::units::count_in;
 
 use crate::args::{LanguageArgs, parse_duration};
-use crate::capture::{self, CaptureArgs, ColorArg};
+use crate::capture::{self, CaptureArgs};
 use crate::container;
 use crate::live::TapArgs;
 use crate::stored::{ExcerptArgs, PastArgs};
@@ -61,15 +59,6 @@ const RARE: &[&str] = &[
 pub(crate) fn brief(arg: Arg) -> Arg {
     let is_rare = RARE.contains(&arg.get_id().as_str());
     if is_rare { arg.hide_short_help(true) } else { arg }
-}
-
-/// Whether results have colours.
-fn is_colored(color: ColorArg) -> bool {
-    match color {
-        ColorArg::Auto => io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
-        ColorArg::Always => true,
-        ColorArg::Never => false,
-    }
 }
 
 /// Packets to look at, and for how long.
@@ -129,8 +118,6 @@ pub(crate) fn capture(
     json: bool,
     stage: Box<dyn Stage>,
 ) -> Result<ExitCode> {
-    // Later the zone's file can no longer be read.
-    learn_zone();
     capture::run(&CaptureArgs {
         interface: input.interfaces.to_vec(),
         read: input.files.to_vec(),

@@ -10,7 +10,7 @@ mod sending;
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,21 +18,19 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
 use tapline_generator::{KEYS, Recipe};
-use tapline_graph::{
-    Control, Engine, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters, StageStatus, TickContext,
-    grouped,
-};
+use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_meters::Meters;
 use tapline_packet::{Interface, Timestamp};
 use tapline_source::{Error, Source};
 use tapline_stages::{Chain, FileOutput, GeneratedSource};
 use tapline_syntax::units::{count_in, size_in};
+use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use crate::args::FormatArg;
 use crate::mistakes::mistake;
 use crate::sending::SendArgs;
-use crate::session::{CounterLine, clock, clocks, title};
-use crate::{privileges, report, signals};
+use crate::session::{Counters, Session, Watcher, Workers, clock, clocks, title};
+use crate::{privileges, report};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -140,37 +138,32 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
     }
-    let mut source = GeneratedSource::new(&text, clock()).map_err(|error| mistake(error.render(&text)))?;
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let control = Arc::new(Control::new(None));
-    let caught = signals::catch()?;
-    let output = open_file(args, &text, source.interfaces(), identity.as_ref())?;
-    privileges::give_up(identity.as_ref())?;
-    caught.obey(Arc::clone(&control))?;
+    let source = GeneratedSource::new(&text, clock()).map_err(|error| mistake(error.render(&text)))?;
+    let mut session = Session::new(args.relinquish_privileges.as_deref(), None)?;
+    session.catch()?;
+    let output = open_file(args, &text, source.interfaces(), session.identity.as_ref())?;
+    let folder = args.write.as_deref().filter(|_| !is_standard_output(args)).and_then(folder_of);
+    let mut needs = AllowedAccess::default();
+    session.allow_files(&mut needs, folder.map(Path::to_owned));
+    let (meters, _) = session.confine(needs, || Meters::create(&title()))?;
+    session.obey(None)?;
     let chain = Chain {
         compile: Arc::new(|_| Ok(None)),
         looks_for_tags: false,
         names: None,
         decide: None,
         shared: None,
-        control: Arc::clone(&control),
+        control: Arc::clone(&session.control),
         snap_len: if args.snapshot_length == 0 { u32::MAX } else { args.snapshot_length },
         verify: false,
     };
-    let meters = Meters::create(&title());
-    let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(output)]);
-    let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
-    let mut progress = Progress { json: args.json, line: CounterLine::default() };
-    let outcome = engine.run(&mut |watch| progress.tell(watch));
-    progress.line.clear();
-    let code = match &outcome.ended {
-        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
-        RunEnd::Failed(error) => {
-            let _ = writeln!(io::stderr(), "tapline: {error}");
-            ExitCode::FAILURE
-        }
-    };
-    let account = &outcome.account;
+    let (graph, node) = chain.graph(&meters, 0, vec![Box::new(output)]);
+    let counters = if io::stderr().is_terminal() { Counters::Packets } else { Counters::None };
+    let workers = Workers::alone(vec![Box::new(source)], (graph, vec![node]));
+    let finished = session.drive(workers, &Watcher::of_accounts(1, counters, args.json))?;
+    let failure = session.failure(&finished.ended, false);
+    let code = if failure.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let account = &finished.account;
     if args.json && !is_standard_output(args) {
         writeln!(io::stdout(), "{}", report::json(account))?;
     } else {
@@ -242,29 +235,6 @@ impl Stage for Repeatable {
 
     fn counters(&self) -> StageCounters {
         self.file.counters()
-    }
-}
-
-/// A line for people, and the account when SIGUSR1 asks for it.
-struct Progress {
-    json: bool,
-    line: CounterLine,
-}
-
-impl Progress {
-    fn tell(&mut self, watch: &RunReport<'_>) {
-        if watch.is_requested {
-            self.line.clear();
-            let text = match self.json {
-                true => format!("{}\n", report::json(watch.account)),
-                false => report::running_text(watch.account),
-            };
-            let _ = io::stderr().write_all(text.as_bytes());
-        }
-        if io::stderr().is_terminal() {
-            let packets = grouped(watch.account.delivered);
-            self.line.show(watch.progress, &format!("{packets} packets"));
-        }
     }
 }
 

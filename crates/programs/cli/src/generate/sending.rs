@@ -1,55 +1,39 @@
 //! `tapline generate -i`: packets leave at the times of their recipe, or as fast as they can.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use tapline_generator::Rate;
-use tapline_graph::Control;
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_source::{Advance, Error, Source};
 use tapline_stages::GeneratedSource;
-use tapline_transmit::{LEAD_NS, Pacer, Schedule};
+use tapline_transmit::{LEAD_NS, Schedule};
 
 use super::GenerateArgs;
-use crate::sending::{Outcome, Pace, Reporting, SendInput, SendTarget, conclude, confine};
+use crate::sending::{Pace, SendInput, Sender};
 use crate::session::clock;
-use crate::{privileges, signals};
 
 /// Sends the packets of a recipe.
 pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) -> Result<ExitCode> {
-    let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let caught = signals::catch()?;
-    let made = GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
-    let is_paced = made.is_paced();
     let pace = match rate {
         Rate::Free => Pace::Top,
         Rate::Packets(rate) => Pace::Rate(rate as f64),
         _ => Pace::Times,
     };
-    let mut transmitter = args.sending.open(interface, pace)?;
-    privileges::give_up(identity.as_ref())?;
-    confine(&transmitter, Vec::new());
-    caught.obey(Arc::clone(&control))?;
-    let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
-    let place = SendTarget::of(&transmitter);
-    place.announce(how, pace);
-    let mut pacer = Pacer::new();
+    let made = GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
+    let how = if made.is_paced() { "at the times of the recipe" } else { "as fast as it goes" };
+    let user = args.relinquish_privileges.as_deref();
+    let mut sender = Sender::open(&args.sending, interface, pace, user, args.json)?;
+    sender.confine(Vec::new(), None)?;
+    sender.announce(how);
     // Marks say when packets are to go: from now on, whatever the recipe says of files.
     let made = made.starting(clock().plus_nanos(LEAD_NS as i64));
     let mut schedule = Departures { made, start: None, times: Vec::new(), packets: 0 };
     let whole = schedule.made.progress().map(|(_, all)| all);
-    let (reporting, progress) = Reporting::begin(&place, "made", is_paced, args.json, whole, &control)?;
-    let sent = pacer.run(&mut schedule, &mut transmitter, &progress);
-    reporting.end();
-    transmitter.finish();
-    let (packets, left) = (schedule.packets, pacer.report().left);
-    let taken = SendInput { verb: "made", packets, passes: 1, backwards: 0, left };
-    let failure = sent.err().map(|failure| failure.to_string());
-    let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
-    conclude(&outcome, failure.as_deref(), args.sending.report)
+    let failure = sender.send(&mut schedule, "made", whole)?.map(|failure| failure.to_string());
+    let taken = SendInput { verb: "made", packets: schedule.packets, passes: 1, backwards: 0, left: 0 };
+    sender.conclude(taken, failure.as_deref())
 }
 
 /// Generated packets with their departure times.

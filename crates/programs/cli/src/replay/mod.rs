@@ -18,17 +18,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use tapline_graph::{Control, grouped};
+use tapline_graph::grouped;
 use tapline_syntax::units::count_in;
-use tapline_transmit::Pacer;
-use tapline_transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
+use tapline_transmit::replay::{Replay, ReplayRate, ReplayRead, ReplaySettings, Timing};
 use tapline_transmit::rewrite::{IpRule, MacRule, Rewrite};
 
 use crate::args::{LanguageArgs, parse_duration};
-use crate::sending::{Outcome, Pace, Reporting, SendArgs, SendInput, SendTarget, conclude, confine};
-use crate::session::stop_after;
+use crate::sending::{Pace, SendArgs, SendInput, Sender};
 use crate::stored::{self, PastArgs};
-use crate::{privileges, signals};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -108,42 +105,24 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
-    let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let caught = signals::catch()?;
-    let is_paced = timing(args) != Timing::Top;
-    let mut transmitter = args.sending.open(&args.interface, pace(args))?;
+    let user = args.relinquish_privileges.as_deref();
+    let mut sender = Sender::open(&args.sending, &args.interface, pace(args), user, args.json)?;
+    let control = Arc::clone(&sender.session.control);
     let input = input::open(args, &control)?;
-    privileges::give_up(identity.as_ref())?;
     let reads = args.files.iter().filter_map(|name| stored::directory(name)).collect();
-    confine(&transmitter, reads);
-    caught.obey(Arc::clone(&control))?;
-    if let Some(duration) = args.duration {
-        stop_after(duration, Arc::clone(&control));
+    sender.confine(reads, args.duration)?;
+    for line in &input.announcements {
+        let _ = writeln!(io::stderr(), "tapline: {line}");
     }
-    let place = SendTarget::of(&transmitter);
-    begin(args, &input.announcements, &place);
-    let mut pacer = Pacer::new();
-    let (reporting, progress) = Reporting::begin(&place, "read", is_paced, args.json, args.count, &control)?;
+    sender.announce(&pace_text(args));
     let mut replay = Replay::start(input.opened, settings(args), move || control.is_stopped())?;
-    let sent = pacer.run(&mut replay, &mut transmitter, &progress);
-    let end = replay.finish();
-    reporting.end();
-    let end = end?;
-    transmitter.finish();
-    let read = end.read;
-    let taken = SendInput {
-        verb: "read",
-        packets: read.packets,
-        passes: read.passes,
-        backwards: read.backwards,
-        left: end.left + pacer.report().left,
-    };
+    let failure = sender.send(&mut replay, "read", args.count)?;
+    let end = replay.finish()?;
+    let ReplayRead { packets, passes, backwards } = end.read;
+    let taken = SendInput { verb: "read", packets, passes, backwards, left: end.left };
     input.unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
-    let failure =
-        sent.err().or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error());
-    let outcome = Outcome::of_ended(&place, &pacer, &mut transmitter, taken, is_paced, args.json);
-    conclude(&outcome, failure.as_deref(), args.sending.report)
+    let failure = failure.or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error());
+    sender.conclude(taken, failure.as_deref())
 }
 
 fn settings(args: &ReplayArgs) -> ReplaySettings {
@@ -155,9 +134,9 @@ fn settings(args: &ReplayArgs) -> ReplaySettings {
     }
 }
 
-/// Announces the files and the pace before the first packet is sent.
-fn begin(args: &ReplayArgs, announcements: &[String], place: &SendTarget) {
-    let how = match timing(args) {
+/// The pace for people.
+fn pace_text(args: &ReplayArgs) -> String {
+    match timing(args) {
         Timing::Top => "as fast as it goes".to_owned(),
         Timing::Rate(ReplayRate::Packets(rate)) => {
             format!("{} packets a second", grouped(rate.round() as u64))
@@ -165,12 +144,7 @@ fn begin(args: &ReplayArgs, announcements: &[String], place: &SendTarget) {
         Timing::Rate(ReplayRate::Bits(rate)) => format!("{} bits a second", grouped(rate.round() as u64)),
         Timing::Original { speed: 1.0 } => "with the gaps of the file".to_owned(),
         Timing::Original { speed } => format!("{speed} times as fast as the file says"),
-    };
-    let mut stderr = io::stderr();
-    for line in announcements {
-        let _ = writeln!(stderr, "tapline: {line}");
     }
-    place.announce(&how, pace(args));
 }
 
 fn pace(args: &ReplayArgs) -> Pace {

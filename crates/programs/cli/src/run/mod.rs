@@ -5,48 +5,43 @@
 //! ```
 
 mod args;
-pub(crate) mod confining;
+pub(crate) mod opened;
 pub(crate) mod opening;
 pub(crate) mod publishing;
 mod reloading;
 mod reporting;
 pub(crate) mod sending;
 pub(crate) mod settings;
-mod working;
 
 pub(crate) use args::{EXAMPLES, RunArgs, RunOptions};
 pub(crate) use opening::catalog;
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use tapline_capture::Listener;
-use tapline_graph::catalog::{self, GraphSettings, Property};
+use tapline_graph::GraphAccount;
+use tapline_graph::catalog::{self, Property};
 use tapline_graph::plan::{self, Plan, PlanBuilder, SplitPlan};
-use tapline_graph::{Control, RunEnd, WorkerSource};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
-use tapline_source::Error;
 use tapline_stages::{StageSettings, ViewFile, input_file};
-use tapline_store::moments::learn_zone;
 use tapline_sys::output_file;
 use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
-use crate::escape::plain_lines;
 use crate::mistakes::mistake;
-use crate::session::stop_after;
+use crate::session::{Counters, RunningReport, Watcher};
 use crate::stored::UnfitLinkTypes;
-use crate::{privileges, signals, store, strict};
-use opening::Opener;
+use crate::{store, strict};
+use opened::OpenPlan;
 use publishing::Places;
 use reloading::Reloader;
 use settings::RunSettings;
-use working::{Done, WorkerThreads};
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
@@ -143,90 +138,54 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         output_file::follow_links();
     }
     let workers = usize::from(options.workers);
-    let parts =
-        if workers > 1 { plan.split() } else { SplitPlan { head: plan.clone(), ..SplitPlan::default() } };
-    let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(options.relinquish_privileges.as_deref())?;
-    let commands = confining::command_starter(plan, identity.as_ref())
-        .context("cannot start the process that starts the commands of rules")?;
-    let is_live = plan.has(Property::Live);
-    let compiler =
-        Arc::new(Compiler::new(SNAP_LEN, true, options.language, is_live, options.netns.as_deref()));
-    // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
-    let caught_early = if is_live { Some(signals::catch()?) } else { None };
     let places = Places::default();
-    let settings = RunSettings {
-        places: Some(places.clone()),
-        control: Some(Arc::clone(&control)),
-        ..options.settings()
-    };
-    let opener =
-        Opener { settings, compiler: Arc::clone(&compiler), control: Arc::clone(&control), identity };
-    let identity = opener.identity.as_ref();
-    let opened = opener.sources(plan, workers)?;
-    let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(WorkerSource::source));
-    let caught = caught_early.map_or_else(signals::catch, Ok)?;
-    opener.check(plan, &interfaces)?;
-    let head_outputs = opener.outputs(&parts.head, &interfaces, is_live)?;
-    let tail_outputs = opener.outputs(&parts.tail, &interfaces, is_live)?;
+    let settings = RunSettings { places: Some(places.clone()), ..options.settings() };
+    let user = options.relinquish_privileges.as_deref();
+    let mut opened = OpenPlan::new(plan, workers, user, options.language, settings)?;
+    opened.open_outputs()?;
     let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
-    let view = open_view(plan, &interfaces, identity)?;
-    privileges::give_up(identity)?;
-    // Later the zone's file can no longer be read.
-    learn_zone();
-    privileges::confine(confining::needs(plan, reload.is_some(), identity.is_some()), &meters);
-    let of_filters = Arc::clone(&compiler);
-    let common = Arc::new(GraphSettings {
-        workers,
-        ..StageSettings {
-            options: Arc::new(move |interface| of_filters.options(interface)),
-            view,
-            commands,
-            ..StageSettings::default()
-        }
-        .into()
-    });
+    let view = open_view(plan, &opened.interfaces, opened.session.identity.as_ref())?;
+    let (meters, _) = opened.session.confine(opened.needs(reload.is_some()), || meters)?;
+    let common = Arc::new(opened.settings(StageSettings { view, ..StageSettings::default() }));
     let places = sockets.start()?;
-    if let Some(args) = reload {
-        // Places that come later would have no socket, and files are opened as the present user: rights were given up.
-        let settings = RunSettings { places: None, ..opener.settings };
-        let opener = Opener { settings, identity: None, ..opener };
-        let mut reloader = Reloader::new(args.clone(), opener, plan, Arc::clone(&common), interfaces.clone());
-        let reloading = Arc::clone(&control);
-        caught.obey_with(Arc::clone(&control), move || {
-            reloader.reload();
-            reloading.reloads().request();
-        })?;
-    } else {
-        let reloading = Arc::clone(&control);
-        caught.obey_with(Arc::clone(&control), move || reloading.reloads().request())?;
-    }
-    if let Some(duration) = options.duration {
-        stop_after(duration, Arc::clone(&control));
-    }
-    let watch = reporting::Watcher::new(options, workers);
-    let crew = WorkerThreads { meters: &meters, control: &control, common: &common, watch: &watch };
-    let done = if workers == 1 {
-        crew.alone(plan, opened, head_outputs)?
-    } else {
-        crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
-    };
+    let mut reloader = reload.map(|args| {
+        let interfaces = opened.interfaces.clone();
+        Reloader::new(args.clone(), opened.opener.for_changes(), plan, Arc::clone(&common), interfaces)
+    });
+    let control = Arc::clone(&opened.session.control);
+    opened.session.obey_with(options.duration, move || {
+        reloader.iter_mut().for_each(Reloader::reload);
+        control.reloads().request();
+    })?;
+    let is_shown = io::stderr().is_terminal() && !io::stdout().is_terminal();
+    let counters = if is_shown { Counters::All } else { Counters::None };
+    let text = |report: &RunningReport<'_>| reporting::running_text(options, report);
+    let watcher = Watcher::new(workers, workers > 1, counters, text);
+    let workers = opened.workers(&meters, &common)?;
+    let done = opened.session.drive(workers, &watcher)?;
     places.end()?;
-    watch.clear();
-    let code = code_of_whole(options, plan, &done, compiler.unfit());
-    reporting::conclude(options, &done.account, &done.results, compiler.unfit())?;
+    let unfit = opened.opener.compiler.unfit();
+    let failure = opened.session.failure(&done.ended, done.account.outputs().count() <= 1);
+    let code = code_of_whole(options, plan, &done.account, failure.is_some(), unfit);
+    reporting::conclude(options, &done.account, &done.results, unfit)?;
     Ok(code)
 }
 
 /// The exit status: not 0 where a store lacks packets that were to be written to it, where no link type of a store can
 /// have the filter, or for losses with `--strict`.
-fn code_of_whole(options: &RunOptions, plan: &Plan, done: &Done, unfit: &UnfitLinkTypes) -> ExitCode {
-    let code = code(&done.ended, done.account.outputs().count());
-    let code = options.report.code(code, &strict::losses_of(&done.account));
+fn code_of_whole(
+    options: &RunOptions,
+    plan: &Plan,
+    account: &GraphAccount,
+    has_failed: bool,
+    unfit: &UnfitLinkTypes,
+) -> ExitCode {
+    let code = if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    let code = options.report.code(code, &strict::losses_of(account));
     let is_archive =
         |name: &str| plan.nodes.iter().any(|node| node.name == name && node.class.has(Property::Archive));
-    let stores = done.account.stages.iter().filter(|stage| is_archive(&stage.name));
+    let stores = account.stages.iter().filter(|stage| is_archive(&stage.name));
     let lost = stores.filter_map(|stage| stage.counters.output.as_ref()).map(|output| output.lost).sum();
     let misfit = unfit.error();
     misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
@@ -265,17 +224,4 @@ fn open_view(
             None
         }
     })
-}
-
-/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs
-/// the others lack the rest.
-pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
-    match ended {
-        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
-        RunEnd::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
-        RunEnd::Failed(error) => {
-            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&error.to_string()));
-            ExitCode::FAILURE
-        }
-    }
 }

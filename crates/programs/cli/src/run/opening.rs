@@ -12,7 +12,7 @@ use tapline_capture::af_packet::{
     self, AfPacketSettings, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS,
 };
 use tapline_export::TopicAddress;
-use tapline_file::{FileInput, FileWriter, MergeOrder, Section, WriteOptions};
+use tapline_file::{FileInput, MergeOrder, WriteOptions};
 use tapline_graph::catalog::{
     Catalog, Constructor, GraphSettings, OpenContext, OpenError, OpenSite, Property, StageClass,
 };
@@ -22,7 +22,7 @@ use tapline_meters::StampMode;
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_source::{Error, Source};
-use tapline_stages::{FileOutput, LineFormat, LinesOutput, StageSettings};
+use tapline_stages::{LineFormat, LinesOutput, StageSettings};
 use tapline_store::RecorderSettings;
 use tapline_sys::NetNs;
 use tapline_sys::privilege::Identity;
@@ -32,13 +32,14 @@ use super::publishing::socket_of;
 use super::sending;
 use super::settings::RunSettings;
 use crate::args::FormatArg;
+use crate::capture::ColorArg;
 use crate::compiler::Compiler;
 use crate::live::{self, CaptureBackend, TapArgs, XdpArgs};
-use crate::session::clocks;
 use crate::stored::{self, PastArgs};
-use crate::{clock_error, files, output, privileges, store, topics};
+use crate::{files, output, privileges, store, topics};
 
 /// State of this program, which the classes below reach when they open.
+#[derive(Clone)]
 pub(crate) struct Opener {
     pub(crate) settings: RunSettings,
     pub(crate) compiler: Arc<Compiler>,
@@ -130,6 +131,13 @@ fn unboxed(error: OpenError) -> anyhow::Error {
 }
 
 impl Opener {
+    /// The opener of stages that come later: places would have no socket, and files are opened as the present user,
+    /// for rights were given up.
+    pub(super) fn for_changes(&self) -> Opener {
+        let settings = RunSettings { places: None, ..self.settings.clone() };
+        Opener { settings, identity: None, ..self.clone() }
+    }
+
     fn of<'a>(context: &OpenContext<'a>) -> &'a Opener {
         context.site.program.downcast_ref().expect("classes of this program are opened by its opener")
     }
@@ -334,19 +342,10 @@ fn record(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> 
     if let snap @ 1.. = node.arguments.number("snap") {
         options.snap_len = snap as u32;
     }
-    let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
-    let comment = format!("{writer}, graph, stage {}", node.name);
-    let clock = is_live.then(|| clock_error::comment(None));
-    let comments = [comment].into_iter().chain(clock).collect();
-    options.section = Section { comments, ..Section::of_this_machine(writer) };
-    let now = clocks();
+    options.section = output::section(&format!("graph, stage {}", node.name), is_live, None);
     let files = privileges::files(path, opener.identity.as_ref())?;
-    let writer = FileWriter::create(options, interfaces, now, files)?;
-    let output = FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall));
-    Ok(Box::new(match &opener.settings.control {
-        Some(control) => output.reopening(control),
-        None => output,
-    }))
+    let output = output::file(options, path, interfaces, is_live, files)?;
+    Ok(Box::new(output.reopening(&opener.control)))
 }
 
 fn store(opener: &Opener, context: &OpenContext<'_>) -> Result<Box<dyn Stage>> {
@@ -373,8 +372,7 @@ fn lines(context: &OpenContext<'_>, as_json: bool) -> Result<Box<dyn Stage>> {
         if has_names {
             printer.set_services(Services::system());
         }
-        let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
-        LineFormat::Text { printer: Box::new(printer), colored }
+        LineFormat::Text { printer: Box::new(printer), colored: ColorArg::Auto.is_colored() }
     };
     Ok(Box::new(LinesOutput::new(format, output::standard()?, context.site.is_live || is_terminal)))
 }

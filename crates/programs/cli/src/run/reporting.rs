@@ -2,23 +2,21 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_filter::{HandleKind, Options};
 use tapline_graph::catalog::Property;
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::{GraphAccount, RunReport, StageResult, grouped};
+use tapline_graph::{GraphAccount, StageResult};
 use tapline_stages::FlowResults;
 use tapline_sys::TerminalSize;
 
 use super::args::RunOptions;
 use crate::args::LanguageArgs;
-use crate::escape::event_line;
 use crate::front_parts::FrontParts;
 use crate::live::CaptureBackend;
-use crate::session::CounterLine;
+use crate::session::RunningReport;
 use crate::stored::UnfitLinkTypes;
 use crate::{flows, output, report, session};
 
@@ -75,134 +73,32 @@ fn in_front(node: &PlanNode, filter: &str, language: LanguageArgs) -> Option<Str
     Some(FrontParts::of(&filter).summary())
 }
 
-/// Reports the progress to the user.
-pub(super) struct Watcher {
-    json: bool,
-    flows: Option<flows::Style>,
-    state: Mutex<WatcherState>,
+/// Results and account of a run that goes on.
+pub(super) fn running_text(options: &RunOptions, report: &RunningReport<'_>) -> String {
+    let RunningReport { account, results: of_workers } = report;
+    let results = numbered(of_workers);
+    if options.json {
+        return format!("{}\n{}\n", results_json(&results), report::json(account));
+    }
+    let text = match options.flows {
+        Some(style) => flows::text(of_workers.iter().flatten(), style, None),
+        None => String::new(),
+    };
+    text + tables_text(options.flows, account, &results).as_str() + report::running_text(account).as_str()
 }
 
-struct WatcherState {
-    /// The newest account of each worker.
-    accounts: Vec<GraphAccount>,
-    /// The account of work that is done once for all workers.
-    tail: GraphAccount,
-    line: CounterLine,
-    /// Results of each worker, then those of the tail, by the last requested report.
-    results: Vec<Vec<StageResult>>,
-    /// Whether each worker has answered the report that was requested, and whether each has ended.
-    answered: Vec<bool>,
-    ended: Vec<bool>,
-}
-
-impl Watcher {
-    pub(super) fn new(options: &RunOptions, workers: usize) -> Watcher {
-        let accounts = vec![GraphAccount::default(); workers];
-        // With one worker there is nothing behind it.
-        let ended = (0..=workers).map(|number| number == 1 && workers == 1).collect();
-        let state = WatcherState {
-            accounts,
-            tail: GraphAccount::default(),
-            line: CounterLine::default(),
-            results: vec![Vec::new(); workers + 1],
-            answered: vec![false; workers + 1],
-            ended,
+/// The results of all, with the worker's number behind the stage's name where there are several. The last are those of
+/// the work that is done once.
+fn numbered(results: &[Vec<StageResult>]) -> Vec<StageResult> {
+    let workers = results.len() - 1;
+    let numbered = |(worker, results): (usize, &Vec<StageResult>)| -> Vec<StageResult> {
+        let name = |name: &str| match workers {
+            2.. if worker < workers => format!("{name} (worker {} of {workers})", worker + 1),
+            _ => name.to_owned(),
         };
-        Watcher { json: options.json, flows: options.flows, state: Mutex::new(state) }
-    }
-
-    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's
-    /// reports are those that people see.
-    pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
-        let mut state = self.lock();
-        match state.accounts.get_mut(worker) {
-            Some(account) => *account = watch.account.clone(),
-            None => state.tail = watch.account.clone(),
-        }
-        for event in watch.events {
-            state.line.clear();
-            let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
-        }
-        if watch.is_requested || watch.is_last {
-            state.results[worker] = watch.results.clone();
-        }
-        state.answered[worker] |= watch.is_requested;
-        state.ended[worker] |= watch.is_last;
-        if state.is_answered() {
-            state.answered.fill(false);
-            state.line.clear();
-            let text = self.running_text(&state);
-            let _ = io::stderr().write_all(text.as_bytes());
-        }
-        if worker > 0 {
-            return;
-        }
-        if io::stderr().is_terminal() && !io::stdout().is_terminal() {
-            state.show_counters(watch);
-        }
-    }
-
-    /// Results and account so far.
-    fn running_text(&self, state: &WatcherState) -> String {
-        let account = state.sum();
-        let results = state.numbered_results();
-        if self.json {
-            return format!("{}\n{}\n", results_json(&results), report::json(&account));
-        }
-        let workers = &state.results;
-        let text = match self.flows {
-            Some(style) => flows::text(workers.iter().flatten(), style, None),
-            None => String::new(),
-        };
-        text + tables_text(self.flows, &account, &results).as_str() + report::running_text(&account).as_str()
-    }
-
-    /// Wipes the line of live counters before something else is printed.
-    pub(super) fn clear(&self) {
-        self.lock().line.clear();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WatcherState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl WatcherState {
-    fn sum(&self) -> GraphAccount {
-        let mut sum = GraphAccount::default();
-        self.accounts.iter().for_each(|account| sum.merge(account.clone()));
-        sum.join(self.tail.clone(), false);
-        sum
-    }
-
-    /// Whether a report was asked for, and all have answered that still can.
-    fn is_answered(&self) -> bool {
-        let mut all = self.answered.iter().zip(&self.ended);
-        self.answered.contains(&true) && all.all(|(answered, ended)| *answered || *ended)
-    }
-
-    /// The results of all, with the worker's number behind the stage's name where there are several.
-    fn numbered_results(&self) -> Vec<StageResult> {
-        let workers = self.accounts.len();
-        let numbered = |(worker, results): (usize, &Vec<StageResult>)| -> Vec<StageResult> {
-            let name = |name: &str| match workers {
-                2.. if worker < workers => format!("{name} (worker {} of {workers})", worker + 1),
-                _ => name.to_owned(),
-            };
-            results
-                .iter()
-                .map(|result| StageResult { stage: name(&result.stage), ..result.clone() })
-                .collect()
-        };
-        self.results.iter().enumerate().flat_map(numbered).collect()
-    }
-
-    fn show_counters(&mut self, watch: &RunReport<'_>) {
-        let sum = self.sum();
-        let rate = self.line.rate(watch.steady_ns, sum.delivered);
-        let (packets, lost, rate) = (grouped(sum.delivered), grouped(sum.lost()), grouped(rate));
-        self.line.show(watch.progress, &format!("{packets} packets  {lost} lost  {rate}/s"));
-    }
+        results.iter().map(|result| StageResult { stage: name(&result.stage), ..result.clone() }).collect()
+    };
+    results.iter().enumerate().flat_map(numbered).collect()
 }
 
 /// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.

@@ -1,16 +1,14 @@
 //! Settings that opening and sending share.
 
-use std::sync::Arc;
-
 use tapline_capture::af_packet::KernelFilterRuns;
-use tapline_graph::{Control, StampTicks};
+use tapline_graph::StampTicks;
 
 use super::publishing::Places;
 use crate::live::XdpArgs;
 use crate::wake::WakeWish;
 
 /// Settings of a run's sources and outputs.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct RunSettings {
     /// The network namespace of devices.
     pub(crate) netns: Option<String>,
@@ -24,8 +22,6 @@ pub(crate) struct RunSettings {
     pub(crate) owned: Vec<String>,
     /// Receives published places; none where a graph cannot publish.
     pub(crate) places: Option<Places>,
-    /// Requests that output files be opened again once they were renamed; none where nothing requests it.
-    pub(crate) control: Option<Arc<Control>>,
     /// Receives the cost of stamping packets.
     pub(crate) stamp_ticks: StampTicks,
     /// Receives the cost of filters in the kernel.

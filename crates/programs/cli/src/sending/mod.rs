@@ -6,19 +6,25 @@ mod reporting;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
+use tapline_meters::Meters;
+use tapline_source::Error;
 use tapline_syntax::units::count_in;
 use tapline_sys::sandbox::AllowedAccess;
 use tapline_sys::timer;
-use tapline_transmit::{Backend, BackendChoice, SendPolicy, SendSettings, SkippedBackend, Transmitter};
+use tapline_transmit::{
+    Backend, BackendChoice, Pacer, Schedule, SendPolicy, SendSettings, SkippedBackend, Transmitter,
+};
 
-use crate::privileges;
+use crate::session::Session;
 use crate::strict::ReportArgs;
-pub(crate) use report::{Outcome, SendInput, conclude};
-pub(crate) use reporting::Reporting;
+use report::Outcome;
+pub(crate) use report::SendInput;
+use reporting::Reporting;
 
 /// Options of sending.
 #[derive(Debug, Args)]
@@ -46,10 +52,85 @@ pub(crate) struct SendArgs {
     pub(crate) report: ReportArgs,
 }
 
-/// Leaves this process what sending takes: the socket that is open, or the program for live frames, and `reads`.
-pub(crate) fn confine(transmitter: &Transmitter, reads: Vec<PathBuf>) {
-    let runs_programs = transmitter.backend() == Backend::Live;
-    privileges::confine_quietly(&AllowedAccess { reads, runs_programs, ..AllowedAccess::default() });
+/// A session that sends on an interface, from its rights to its report.
+pub(crate) struct Sender<'a> {
+    pub(crate) session: Session,
+    args: &'a SendArgs,
+    target: SendTarget,
+    transmitter: Transmitter,
+    pacer: Pacer,
+    pace: Pace,
+    json: bool,
+}
+
+impl<'a> Sender<'a> {
+    /// Opens the interface in a session of `user`. `json`: the report is an object on standard output.
+    pub(crate) fn open(
+        args: &'a SendArgs,
+        interface: &str,
+        pace: Pace,
+        user: Option<&str>,
+        json: bool,
+    ) -> Result<Sender<'a>> {
+        let mut session = Session::new(user, None)?;
+        session.catch()?;
+        let transmitter = args.open(interface, pace)?;
+        let target = SendTarget::of(&transmitter);
+        Ok(Sender { session, args, target, transmitter, pacer: Pacer::new(), pace, json })
+    }
+
+    /// Gives up rights once the input is open: what sending takes is left, and `reads`. Ends after `duration`.
+    pub(crate) fn confine(&mut self, reads: Vec<PathBuf>, duration: Option<Duration>) -> Result<()> {
+        let runs_programs = self.transmitter.backend() == Backend::Live;
+        let needs = AllowedAccess { reads, runs_programs, ..AllowedAccess::default() };
+        self.session.confine(needs, Meters::private)?;
+        Ok(self.session.obey(duration)?)
+    }
+
+    /// Announces the run, and the reason why a faster back end was not used if one was wanted.
+    pub(crate) fn announce(&self, how: &str) {
+        let SendTarget { interface, backend, remark, skipped_backends } = &self.target;
+        let remark = remark.map(|remark| format!(", {remark}")).unwrap_or_default();
+        let mut text = format!("tapline: sending on {interface} by {backend}{remark}, {how}\n");
+        for SkippedBackend { backend, reason } in skipped_backends.iter().filter(|_| !self.pace.is_slow()) {
+            let _ = writeln!(text, "tapline: not by {backend}: {reason}");
+        }
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+
+    /// Sends to the end of the schedule, of `whole` packets where that is known, which were `verb`: read, made. Returns
+    /// the error that ended it.
+    pub(crate) fn send(
+        &mut self,
+        schedule: &mut dyn Schedule,
+        verb: &'static str,
+        whole: Option<u64>,
+    ) -> Result<Option<Error>> {
+        let (target, control) = (&self.target, &self.session.control);
+        let (reporting, progress) =
+            Reporting::begin(target, verb, self.pace.is_paced(), self.json, whole, control)?;
+        let sent = self.pacer.run(schedule, &mut self.transmitter, &progress);
+        reporting.end();
+        self.transmitter.finish();
+        Ok(sent.err())
+    }
+
+    /// Reports what became of the packets that were taken, and gives the exit status.
+    pub(crate) fn conclude(mut self, mut taken: SendInput, failure: Option<&str>) -> Result<ExitCode> {
+        let dropped_later = self.transmitter.dropped_by_driver();
+        taken.left += self.pacer.report().left;
+        let outcome = Outcome {
+            pacer: self.pacer.report(),
+            sent: self.transmitter.sent(),
+            place: &self.target,
+            dropped_later,
+            taken,
+            is_running: false,
+            is_paced: self.pace.is_paced(),
+            json: self.json,
+        };
+        report::conclude(&outcome, failure, self.args.report)
+    }
 }
 
 /// Pace of packets.
@@ -67,6 +148,11 @@ impl Pace {
     /// Packets per second from which the fastest back end is used: several packets are due at once, and AF_PACKET cannot
     /// send many more (docs/sending.md).
     const MANY: f64 = 250e3;
+
+    /// Whether packets have times at which they are to go.
+    fn is_paced(self) -> bool {
+        self != Pace::Top
+    }
 
     /// Whether few packets are due at once, as far as is known.
     fn is_slow(self) -> bool {
@@ -93,7 +179,7 @@ enum BackendArg {
 
 impl SendArgs {
     /// Opens an interface to send on, if sending is allowed there, and sets up this thread for it.
-    pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
+    fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
         let network = SendPolicy::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {
             BackendArg::Auto if pace.is_slow() => BackendChoice::AtTimes,
@@ -132,15 +218,5 @@ impl SendTarget {
             remark: transmitter.backend_remark(),
             skipped_backends: transmitter.skipped_backends().to_vec(),
         }
-    }
-
-    /// Announces the run, and the reason why a faster backend was not used if one was wanted.
-    pub(crate) fn announce(&self, how: &str, pace: Pace) {
-        let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
-        let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
-        for SkippedBackend { backend, reason } in self.skipped_backends.iter().filter(|_| !pace.is_slow()) {
-            let _ = writeln!(text, "tapline: not by {backend}: {reason}");
-        }
-        let _ = io::stderr().write_all(text.as_bytes());
     }
 }

@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use tapline_graph::grouped;
 use tapline_source::SkipCause;
-use tapline_transmit::{PaceReport, Pacer, SendCounts, SkippedBackend, Transmitter};
+use tapline_transmit::{PaceReport, SendCounts, SkippedBackend};
 
 use super::SendTarget;
 use crate::report::{AccountForm, Table, unsent_json};
@@ -28,22 +28,6 @@ pub(crate) struct Outcome<'a> {
     pub(crate) is_paced: bool,
     /// As JSON on standard output instead of text on standard error.
     pub(crate) json: bool,
-}
-
-impl<'a> Outcome<'a> {
-    /// The outcome after the last packet.
-    pub(crate) fn of_ended(
-        place: &'a SendTarget,
-        pacer: &'a Pacer,
-        transmitter: &'a mut Transmitter,
-        taken: SendInput,
-        is_paced: bool,
-        json: bool,
-    ) -> Outcome<'a> {
-        let dropped_later = transmitter.dropped_by_driver();
-        let (pacer, sent) = (pacer.report(), transmitter.sent());
-        Outcome { pacer, sent, place, dropped_later, taken, is_running: false, is_paced, json }
-    }
 }
 
 /// Packets to be sent.

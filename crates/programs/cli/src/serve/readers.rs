@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use tapline_daemon::{EntryKind, JournalEntry, Log, Recording, Server};
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, WorkerContext};
-use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, NodeId, RunEnd, RunReport, Stage};
+use tapline_graph::{Control, GraphAccount, RunEnd, RunReport, Stage};
 use tapline_meters::Meters;
 use tapline_source::OutputAccount;
 use tapline_tap_client::protocol::{AttachRequest, RecordingStatus};
 use tapline_tap_client::{Client, Tap, WakeThreshold};
 
 use crate::escape::one_line;
-use crate::session::clocks;
+use crate::session::{BuiltGraph, Workers};
 use crate::strict::{self, LostPackets};
 use crate::{report, store};
 
@@ -37,8 +37,8 @@ pub(super) struct Reader {
     pub(super) graph: MakeGraph,
 }
 
-/// Builds a reader's graph in its thread; gives the node of the source too.
-type MakeGraph = Box<dyn FnOnce(&Tap, &GraphSite<'_>) -> Result<(Graph, NodeId)> + Send>;
+/// Builds a reader's graph in its thread.
+type MakeGraph = Box<dyn FnOnce(&Tap, &GraphSite<'_>) -> Result<BuiltGraph> + Send>;
 
 /// The purpose of a reader.
 #[derive(Clone)]
@@ -67,11 +67,10 @@ impl GraphSite<'_> {
         plan: &Plan,
         common: &GraphSettings,
         mut output: impl FnMut(usize) -> Result<Box<dyn Stage>, String>,
-    ) -> Result<(Graph, NodeId)> {
+    ) -> Result<BuiltGraph> {
         let (worker, control) = (self.number, &self.control);
         let context = WorkerContext { worker, control, common, exits: None, output: &mut output };
-        let (graph, sources) = plan::build(plan, self.meters, context).map_err(|why| anyhow!(why))?;
-        Ok((graph, sources[0]))
+        plan::build(plan, self.meters, context).map_err(|why| anyhow!(why))
     }
 }
 
@@ -156,11 +155,11 @@ impl Reader {
         tap.set_wake(self.wake);
         let control = Arc::new(Control::new(None));
         let site = GraphSite { number, meters, log: &account.log, control: Arc::clone(&control) };
-        let (mut graph, source) = (self.graph)(&tap, &site)?;
-        let engine = Engine::new(vec![Inlet::new(&mut tap, source)], &mut graph, &control, clocks);
-        let outcome = engine.run(&mut |watch| account.watch(watch));
-        account.keep(&outcome.account);
-        Ok(outcome.ended)
+        let built = (self.graph)(&tap, &site)?;
+        let mut workers = Workers::alone(vec![Box::new(tap)], built);
+        let finished = workers.run(&control, &|_, report| account.watch(report))?;
+        account.keep(&finished.account);
+        Ok(finished.ended)
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn open(
             let mut graph = Graph::new(site.meters, site.number as u16);
             let source = graph.add("source", "source", Box::new(SourceStage), &[]);
             graph.add(&name, "output", Box::new(output), &[(source, 0)]);
-            Ok((graph, source))
+            Ok((graph, vec![source]))
         }),
     })
 }

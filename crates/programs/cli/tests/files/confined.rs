@@ -44,7 +44,13 @@ const COMMANDS: &[(&str, Confinement)] = &[
     ("filter explain", Is(&["filter explain --stage all ip"])),
     ("find", Is(&["find DIR/store -n"])),
     ("follow", Is(&["follow -r -"])),
-    ("generate", IsInNamespace(&["generate -i lo rate=1 count=1000 --backend packet"])),
+    (
+        "generate",
+        IsInNamespace(&[
+            "generate -i lo rate=1 count=1000 --backend packet",
+            "generate -w /dev/null count=4G",
+        ]),
+    ),
     ("grep", Is(&["grep a -r -", "grep --stream a -r -"])),
     ("http", Is(&["http -r -"])),
     ("info", Is(&["info -"])),

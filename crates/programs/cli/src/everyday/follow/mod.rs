@@ -28,7 +28,7 @@ use tapline_syntax::units::count_in;
 use self::conversation::{Conversation, Shared};
 use self::show::{Form, Show};
 use super::lines::ResultLines;
-use super::{Input, SessionArgs, brief, capture, is_colored};
+use super::{Input, SessionArgs, brief, capture};
 use crate::capture::ColorArg;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -94,7 +94,7 @@ pub(crate) fn run(args: &FollowArgs) -> Result<ExitCode> {
             touched: None,
             has_complete: false,
         },
-        show: Show::new(ResultLines::open()?, form, is_colored(args.color)),
+        show: Show::new(ResultLines::open()?, form, args.color.is_colored()),
         packets: 0,
         not_tcp: 0,
         is_live: false,

@@ -26,7 +26,7 @@ use tapline_stream::PacketFate;
 use self::streams::Streams;
 use self::style::Style;
 use super::lines::{ResultLines, universal};
-use super::{Input, SessionArgs, brief, capture, is_colored};
+use super::{Input, SessionArgs, brief, capture};
 use crate::capture::ColorArg;
 use crate::escape::plain_json;
 
@@ -102,7 +102,7 @@ pub(crate) fn run(args: &GrepArgs) -> Result<ExitCode> {
         ..Options::default()
     };
     let style =
-        Style { json: args.json, ascii: args.ascii, hex: args.hex, is_colored: is_colored(args.color) };
+        Style { json: args.json, ascii: args.ascii, hex: args.hex, is_colored: args.color.is_colored() };
     let stage = GrepOutput {
         search: Search { regex, invert: args.invert_match, style, lines: ResultLines::open()?, matched: 0 },
         printer: Printer::new(options),

@@ -15,14 +15,14 @@ use tapline_graph::{Control, GraphAccount, Packets, StageAccount, StageCounters}
 use tapline_meters::Meters;
 use tapline_packet::ClockReading;
 use tapline_source::{Advance, Source};
-use tapline_store::moments::learn_zone;
 use tapline_sys::sandbox::AllowedAccess;
 
 use super::report::InputFacts;
 use super::summary::Summary;
 use super::{InfoArgs, dropped, name_of, write};
 use crate::escape::plain_lines;
-use crate::{files, output, privileges, report, signals, stream, strict};
+use crate::session::Session;
+use crate::{files, output, report, stream, strict};
 
 /// Bytes of a file that are hashed at a time.
 const PIECE_LEN: usize = 1 << 18;
@@ -39,14 +39,12 @@ struct OpenFile {
 /// status shows it.
 pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
     let excerpt = args.session.of_files()?;
-    let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(args.session.relinquish_privileges.as_deref())?;
+    let mut session = Session::new(args.session.relinquish_privileges.as_deref(), None)?;
+    let control = Arc::clone(&session.control);
     let opened: Vec<OpenFile> = paths.iter().map(|path| open(path, &control)).collect();
-    learn_zone();
-    let caught = signals::catch()?;
-    privileges::give_up(identity.as_ref())?;
-    privileges::confine(AllowedAccess::default(), &Meters::private());
-    caught.obey(Arc::clone(&control))?;
+    session.catch()?;
+    session.confine(AllowedAccess::default(), Meters::private)?;
+    session.obey(None)?;
     let mut all = GraphAccount::default();
     let mut code = ExitCode::SUCCESS;
     for (at, opened) in opened.into_iter().enumerate() {
