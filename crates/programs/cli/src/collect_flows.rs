@@ -16,7 +16,7 @@ use tapline_export::Destination;
 use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
-use crate::args::{LanguageArgs, parse_duration};
+use crate::args::parse_duration;
 use crate::compiler::check_filter;
 use crate::container;
 use crate::destinations::{
@@ -25,8 +25,7 @@ use crate::destinations::{
 };
 use crate::flows;
 use crate::probe::TOP;
-use crate::run::{self, RunOptions};
-use crate::strict::ReportArgs;
+use crate::run::{self, GraphArgs, RunOptions};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -74,11 +73,11 @@ pub(crate) struct CollectArgs {
     messages: Option<String>,
     /// Listen in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    pub(crate) netns: Option<String>,
+    netns: Option<String>,
     /// Listen in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
     /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    pub(crate) container: Option<String>,
+    container: Option<String>,
 
     /// Keep templates and sampling intervals in this file over restarts: records that come before these are sent again can
     /// be read.
@@ -143,16 +142,8 @@ pub(crate) struct CollectArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Run as this user once all files and sockets are open. Default for root: the caller of sudo.
-    #[arg(short = 'Z', long, value_name = "USER")]
-    relinquish_privileges: Option<String>,
-    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
-    #[arg(long)]
-    follow_links: bool,
     #[command(flatten)]
-    report: ReportArgs,
-    #[command(flatten)]
-    language: LanguageArgs,
+    graph: GraphArgs,
     /// Report only flows that this filter accepts, in the pcap-filter language. It sees the addresses, protocol, ports,
     /// TCP flags and VLAN of each flow. Others are counted as filtered.
     #[arg(value_name = "FILTER")]
@@ -163,15 +154,12 @@ pub(crate) struct CollectArgs {
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
     let to = check(args)?;
     let options = RunOptions {
-        netns: args.netns.clone(),
+        netns: args.netns.clone().or_else(|| args.container.clone()),
         duration: args.duration,
         json: args.json,
         results_aside: to.iter().any(is_on_stdout),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        report: args.report,
-        language: args.language,
-        relinquish_privileges: args.relinquish_privileges.clone(),
-        follow_links: args.follow_links,
+        graph: args.graph.clone(),
         ..RunOptions::default()
     };
     run::run_graph(&options, &graph(args, &to), args.show_graph)

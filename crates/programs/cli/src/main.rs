@@ -234,28 +234,13 @@ fn main() -> ExitCode {
         Command::Tls(args) => everyday::requests::tls(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
-        Command::Record(mut args) => {
-            args.netns = args.netns.take().or(args.container.take());
-            store::record(&args)
-        }
+        Command::Record(args) => store::record(&args),
         Command::Find(args) => store::find(&args),
         Command::Store(command) => store::manage(&command),
-        Command::Run(mut args) => {
-            args.options.netns = args.options.netns.take().or(args.options.container.take());
-            run::run(&args)
-        }
-        Command::Probe(mut args) => {
-            args.netns = args.netns.take().or(args.container.take());
-            probe::run(&args)
-        }
-        Command::CollectFlows(mut args) => {
-            args.netns = args.netns.take().or(args.container.take());
-            collect_flows::run(&args)
-        }
-        Command::Watch(mut args) => {
-            args.netns = args.netns.take().or(args.container.take());
-            watch::run(&args)
-        }
+        Command::Run(args) => run::run(&args),
+        Command::Probe(args) => probe::run(&args),
+        Command::CollectFlows(args) => collect_flows::run(&args),
+        Command::Watch(args) => watch::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(mut args) => {
             args.netns = args.netns.take().or(args.container.take());

@@ -18,7 +18,7 @@ use tapline_flow::{DetailFields, KeyFields, PAYLOAD_MAX, Sampling, TIMEOUT_MAX};
 use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
 use tapline_syntax::units::{count_in, size_in};
 
-use crate::args::{LanguageArgs, parse_duration};
+use crate::args::parse_duration;
 use crate::compiler::check_stage_filter;
 use crate::container;
 use crate::destinations::{
@@ -27,9 +27,8 @@ use crate::destinations::{
 };
 use crate::flows;
 use crate::live::XdpArgs;
-use crate::run::{self, RunOptions};
+use crate::run::{self, GraphArgs, RunOptions};
 use crate::stored::TimeArgs;
-use crate::strict::ReportArgs;
 use crate::topics;
 use crate::wake::WakeArgs;
 
@@ -84,11 +83,11 @@ pub(crate) struct ProbeArgs {
     times: TimeArgs,
     /// Meter in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    pub(crate) netns: Option<String>,
+    netns: Option<String>,
     /// Meter in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
     /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    pub(crate) container: Option<String>,
+    container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     #[command(flatten)]
@@ -247,16 +246,8 @@ pub(crate) struct ProbeArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<std::time::Duration>,
-    /// Run as this user once everything is open. Default for root: the caller of sudo.
-    #[arg(short = 'Z', long, value_name = "USER")]
-    relinquish_privileges: Option<String>,
-    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
-    #[arg(long)]
-    follow_links: bool,
     #[command(flatten)]
-    report: ReportArgs,
-    #[command(flatten)]
-    language: LanguageArgs,
+    graph: GraphArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
@@ -266,7 +257,7 @@ pub(crate) struct ProbeArgs {
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     let to = check(args)?;
     let options = RunOptions {
-        netns: args.netns.clone(),
+        netns: args.netns.clone().or_else(|| args.container.clone()),
         xdp: args.xdp,
         wake: args.wake,
         workers: args.workers,
@@ -274,10 +265,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         json: args.json,
         results_aside: to.iter().any(is_on_stdout),
         flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        report: args.report,
-        language: args.language,
-        relinquish_privileges: args.relinquish_privileges.clone(),
-        follow_links: args.follow_links,
+        graph: args.graph.clone(),
         ..RunOptions::default()
     };
     run::run_graph(&options, &graph(args, &to), args.show_graph)

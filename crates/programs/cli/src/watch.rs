@@ -21,9 +21,8 @@ use crate::compiler::Compiler;
 use crate::destinations::{check_inputs, timed_inputs};
 use crate::live::XdpArgs;
 use crate::mistakes::mistake;
-use crate::run::{self, RunOptions};
+use crate::run::{self, GraphArgs, RunOptions};
 use crate::stored::TimeArgs;
-use crate::strict::ReportArgs;
 use crate::wake::WakeArgs;
 use crate::{container, privileges};
 
@@ -75,10 +74,10 @@ pub(crate) struct WatchArgs {
     times: TimeArgs,
     /// Watch in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    pub(crate) netns: Option<String>,
+    netns: Option<String>,
     /// Watch in the network of this container: its name, its pod's, or the beginning of its identifier.
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    pub(crate) container: Option<String>,
+    container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     /// File of rules, TOML.
@@ -99,18 +98,10 @@ pub(crate) struct WatchArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
-    /// Run as this user once everything is open. Default for root: the caller of sudo.
-    #[arg(short = 'Z', long, value_name = "USER")]
-    relinquish_privileges: Option<String>,
-    /// As root, follow a symbolic link at the path of an output; without this option that is an error.
-    #[arg(long)]
-    follow_links: bool,
     #[command(flatten)]
     wake: WakeArgs,
     #[command(flatten)]
-    report: ReportArgs,
-    #[command(flatten)]
-    language: LanguageArgs,
+    graph: GraphArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -138,18 +129,15 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return Err(mistake("no rules: name a file (--rules rules.toml); tapline watch --help shows one"));
     };
     check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
-    read_rules(rules, args.language)?;
+    read_rules(rules, args.graph.language)?;
     let options = RunOptions {
-        netns: args.netns.clone(),
+        netns: args.netns.clone().or_else(|| args.container.clone()),
         xdp: args.xdp,
         duration: args.duration,
         json: args.json,
         results_aside: true,
         wake: args.wake,
-        report: args.report,
-        language: args.language,
-        relinquish_privileges: args.relinquish_privileges.clone(),
-        follow_links: args.follow_links,
+        graph: args.graph.clone(),
         ..RunOptions::default()
     };
     run::run_graph(&options, &graph(args, rules), args.show_graph)

@@ -54,7 +54,7 @@ pub(crate) struct RunArgs {
 }
 
 /// Options of a run, whatever the stages of the graph are.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunOptions {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
@@ -89,6 +89,13 @@ pub(crate) struct RunOptions {
     #[arg(skip)]
     pub(crate) flows: Option<Style>,
     #[command(flatten)]
+    pub(crate) graph: GraphArgs,
+}
+
+/// Options of every command that runs a graph.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct GraphArgs {
+    #[command(flatten)]
     pub(crate) report: ReportArgs,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
@@ -100,33 +107,11 @@ pub(crate) struct RunOptions {
     pub(crate) follow_links: bool,
 }
 
-impl Default for RunOptions {
-    /// One thread, until the sources end.
-    fn default() -> RunOptions {
-        RunOptions {
-            netns: None,
-            container: None,
-            xdp: XdpArgs::default(),
-            wake: WakeArgs::default(),
-            i_own_this_network: Vec::new(),
-            workers: 1,
-            duration: None,
-            json: false,
-            results_aside: false,
-            flows: None,
-            report: ReportArgs::default(),
-            language: LanguageArgs::default(),
-            relinquish_privileges: None,
-            follow_links: false,
-        }
-    }
-}
-
 impl RunOptions {
     /// Settings of the run's sources and outputs.
     pub(super) fn settings(&self) -> RunSettings {
         RunSettings {
-            netns: self.netns.clone(),
+            netns: self.netns.clone().or_else(|| self.container.clone()),
             json: self.json,
             owned: self.i_own_this_network.clone(),
             xdp: self.xdp,

@@ -13,7 +13,7 @@ mod reporting;
 pub(crate) mod sending;
 pub(crate) mod settings;
 
-pub(crate) use args::{EXAMPLES, RunArgs, RunOptions};
+pub(crate) use args::{EXAMPLES, GraphArgs, RunArgs, RunOptions};
 pub(crate) use opening::catalog;
 
 use std::io::{self, IsTerminal, Write};
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
     let texts = texts(args)?;
     let plan = plan(args, &texts)?;
-    let compiler = Compiler::new(SNAP_LEN, true, args.options.language, false, None);
+    let compiler = Compiler::new(SNAP_LEN, true, args.options.graph.language, false, None);
     opening::check(&plan, &Arc::new(compiler), &[])?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
@@ -122,7 +122,7 @@ fn describe(name: &str) -> Result<()> {
 
 /// The plan, to standard error where packets or results may follow on standard output.
 fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
-    let language = args.options.language;
+    let language = args.options.graph.language;
     let parts = parts.iter().filter(|(_, plan)| !plan.nodes.is_empty());
     let text: String = parts.map(|(title, plan)| reporting::plan_text(title, plan, language)).collect();
     match args.check {
@@ -134,14 +134,14 @@ fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
 
 /// Runs a plan. With `reload` its texts are read again on SIGHUP.
 fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<ExitCode> {
-    if options.follow_links {
+    if options.graph.follow_links {
         output_file::follow_links();
     }
-    let workers = usize::from(options.workers);
+    let workers = usize::from(options.workers.max(1));
     let places = Places::default();
     let settings = RunSettings { places: Some(places.clone()), ..options.settings() };
-    let user = options.relinquish_privileges.as_deref();
-    let mut opened = OpenPlan::new(plan, workers, user, options.language, settings)?;
+    let user = options.graph.relinquish_privileges.as_deref();
+    let mut opened = OpenPlan::new(plan, workers, user, options.graph.language, settings)?;
     opened.open_outputs()?;
     let sockets = places.bind()?;
     let meters = Meters::create(&reporting::title(plan));
@@ -182,7 +182,7 @@ fn code_of_whole(
     unfit: &UnfitLinkTypes,
 ) -> ExitCode {
     let code = if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    let code = options.report.code(code, &strict::losses_of(account));
+    let code = options.graph.report.code(code, &strict::losses_of(account));
     let is_archive =
         |name: &str| plan.nodes.iter().any(|node| node.name == name && node.class.has(Property::Archive));
     let stores = account.stages.iter().filter(|stage| is_archive(&stage.name));

@@ -132,7 +132,7 @@ pub(super) fn conclude(
     report::tag_hints(account).for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     unfit_text.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     // The account is told whatever became of the results.
-    let form = options.report.account.form(options.flows.is_some_and(|style| style.verbose));
+    let form = options.graph.report.account.form(options.flows.is_some_and(|style| style.verbose));
     io::stderr().write_all(report::text(account, form).as_bytes())?;
     told
 }

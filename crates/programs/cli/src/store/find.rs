@@ -22,7 +22,7 @@ use crate::destinations::{PlaceArgs, collectors, inputs, lead, lines, show};
 use crate::flows::Style;
 use crate::probe::TOP;
 use crate::report::AccountArgs;
-use crate::run::{self, RunOptions};
+use crate::run::{self, GraphArgs, RunOptions};
 use crate::stored::PastArgs;
 use crate::strict::ReportArgs;
 
@@ -207,8 +207,11 @@ fn flows(args: &FindArgs) -> Result<ExitCode> {
     let options = RunOptions {
         results_aside: args.json && args.write.is_none(),
         flows: Some(Style { verbose: false, top: TOP as usize }),
-        report: ReportArgs { account: args.account, ..ReportArgs::default() },
-        language: args.language,
+        graph: GraphArgs {
+            report: ReportArgs { account: args.account, ..ReportArgs::default() },
+            language: args.language,
+            ..GraphArgs::default()
+        },
         ..RunOptions::default()
     };
     run::run_graph(&options, &graph, false)

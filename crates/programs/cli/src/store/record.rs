@@ -50,11 +50,11 @@ pub(crate) struct RecordArgs {
     read: Vec<PathBuf>,
     /// Record in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    pub(crate) netns: Option<String>,
+    netns: Option<String>,
     /// Record in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
     /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
     #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    pub(crate) container: Option<String>,
+    container: Option<String>,
     /// Keep at most this many bytes of a packet; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     snapshot_length: u32,
@@ -165,7 +165,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let capture = CaptureArgs {
         interface: args.interface.clone(),
         read: args.read.clone(),
-        netns: args.netns.clone(),
+        netns: args.netns.clone().or_else(|| args.container.clone()),
         snapshot_length: args.snapshot_length,
         buffer_size: args.buffer_size,
         no_promiscuous_mode: args.no_promiscuous_mode,
