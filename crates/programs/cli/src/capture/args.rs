@@ -14,7 +14,6 @@ use tapline_syntax::units::{count_in, size_in};
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::container;
 use crate::destinations::ReceiverArgs;
-use crate::everyday::OwnOutput;
 use crate::live::{TapArgs, XdpArgs};
 use crate::stored::{ExcerptArgs, PastArgs};
 use crate::strict::ReportArgs;
@@ -287,9 +286,9 @@ pub(crate) struct CaptureArgs {
     /// The output is Wireshark's pipe: its reader leaves when it has enough, and shows as errors all that is said.
     #[arg(skip)]
     pub(crate) is_for_wireshark: bool,
-    /// The only output, in place of a file and lines: the stage of a command that is a capture of its own.
+    /// The only output is a stage of the command (`run_with`), in place of a file and lines.
     #[arg(skip)]
-    pub(crate) own_output: Option<OwnOutput>,
+    pub(crate) has_own_output: bool,
 }
 
 impl CaptureArgs {
@@ -306,7 +305,7 @@ impl CaptureArgs {
     /// Whether packets are printed, as text or JSON.
     pub(super) fn prints(&self) -> bool {
         let wants_result = (self.fpl_memory || self.verify) && !self.json;
-        let writes = self.write.is_some() || self.arrow.arrow || self.own_output.is_some();
+        let writes = self.write.is_some() || self.arrow.arrow || self.has_own_output;
         !self.count && (self.print || !writes && !wants_result)
     }
 

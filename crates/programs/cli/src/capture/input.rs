@@ -287,7 +287,7 @@ fn has_reader(args: &CaptureArgs) -> bool {
     let is_special = |path: &Path| fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
     is_piped
         || args.write.as_deref().is_some_and(is_special)
-        || args.own_output.is_some()
+        || args.has_own_output
         || args.written_receiver().is_some()
 }
 

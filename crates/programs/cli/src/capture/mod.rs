@@ -43,6 +43,11 @@ use secrets::Secrets;
 
 /// Runs the command.
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
+    run_with(args, None)
+}
+
+/// Runs a command that is a capture, whose packets go to a stage of its own.
+pub(crate) fn run_with(args: &CaptureArgs, own_output: Option<Box<dyn Stage>>) -> Result<ExitCode> {
     if lists::wanted(args) {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
@@ -71,12 +76,13 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
     if !args.is_for_wireshark {
-        announce(&input);
+        input.announcements.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
     }
     let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
-    let mut outputs = outputs::open(args, &filtering, program_name, &input, session.identity.as_ref())?;
+    let identity = session.identity.as_ref();
+    let mut outputs = outputs::open(args, &filtering, program_name, &input, identity, own_output)?;
     let receiver = outputs::receiver(args, &filtering, program_name, input.is_live)?;
     let meters = confine(args, &filtering, &input, receiver.as_ref(), &session)?;
     if let Some(settings) = receiver {
@@ -109,15 +115,6 @@ fn open_input(
     Ok(input)
 }
 
-/// Meters for `tapline top`. A search has none that others see: measuring the clock for their file takes longer than
-/// most searches.
-fn meters(input: &Input) -> Meters {
-    match &input.search {
-        Some(_) => Meters::private(),
-        None => Meters::create(&title()),
-    }
-}
-
 /// Drops rights, once all is open. The meters are made before: their file is the last one.
 fn confine(
     args: &CaptureArgs,
@@ -127,7 +124,9 @@ fn confine(
     session: &Session,
 ) -> Result<Meters> {
     let needs = outputs::needs(args, filtering, receiver, input.is_live, session);
-    let (meters, lacks) = session.confine(needs, || meters(input))?;
+    // A search has no meters that others see: measuring the clock for their file takes longer than most searches.
+    let meters = || if input.search.is_some() { Meters::private() } else { Meters::create(&title()) };
+    let (meters, lacks) = session.confine(needs, meters)?;
     if args.verbose > 0 {
         lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
     }
@@ -175,12 +174,6 @@ struct Run {
     meters: Meters,
     /// Keys that go into the file.
     secrets: Mutex<Secrets>,
-}
-
-fn announce(input: &Input) {
-    for line in &input.announcements {
-        let _ = writeln!(io::stderr(), "tapline: {line}");
-    }
 }
 
 /// The stages of one worker.

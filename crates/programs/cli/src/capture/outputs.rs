@@ -22,7 +22,6 @@ use super::args::{CaptureArgs, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
 use crate::args::FormatArg;
-use crate::everyday::OwnOutput;
 use crate::output::{self, CountOutput};
 use crate::privileges::PipeOpener;
 use crate::session::Session;
@@ -41,6 +40,7 @@ pub(super) fn open(
     program: Option<&str>,
     input: &Input,
     identity: Option<&Identity>,
+    own: Option<Box<dyn Stage>>,
 ) -> Result<Vec<Box<dyn Stage>>> {
     let mut outputs: Vec<Box<dyn Stage>> = Vec::new();
     let interfaces: Vec<Interface> =
@@ -52,9 +52,7 @@ pub(super) fn open(
     } else if args.write.is_some() && args.written_receiver().is_none() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    if let Some(stage) = args.own_output.as_ref().and_then(OwnOutput::take) {
-        outputs.push(stage);
-    }
+    outputs.extend(own);
     if args.arrow.arrow {
         outputs.push(arrow(args, input.is_live)?);
     }

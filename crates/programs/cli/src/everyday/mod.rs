@@ -12,10 +12,8 @@ mod lines;
 pub(crate) mod requests;
 pub(crate) mod stats;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -118,7 +116,7 @@ pub(crate) fn capture(
     json: bool,
     stage: Box<dyn Stage>,
 ) -> Result<ExitCode> {
-    capture::run(&CaptureArgs {
+    let args = CaptureArgs {
         interface: input.interfaces.to_vec(),
         read: input.files.to_vec(),
         merge: input.files.len() > 1,
@@ -135,28 +133,8 @@ pub(crate) fn capture(
         json,
         // Results are for somebody who waits for them.
         packet_buffered: true,
-        own_output: Some(OwnOutput::new(stage)),
+        has_own_output: true,
         ..CaptureArgs::without_arguments()
-    })
-}
-
-/// The stage of a command, on its way into a capture.
-#[derive(Clone)]
-pub(crate) struct OwnOutput(Arc<Mutex<Option<Box<dyn Stage>>>>);
-
-impl OwnOutput {
-    fn new(stage: Box<dyn Stage>) -> OwnOutput {
-        OwnOutput(Arc::new(Mutex::new(Some(stage))))
-    }
-
-    /// The stage, once.
-    pub(crate) fn take(&self) -> Option<Box<dyn Stage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-impl fmt::Debug for OwnOutput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OwnOutput")
-    }
+    };
+    capture::run_with(&args, Some(stage))
 }
