@@ -11,9 +11,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 
 /// All files but the script. Those in `vendor` are as their authors published them: `assets/vendor/SHA256SUMS`.
-const ASSETS: [Asset; 5] = [
+const ASSETS: [Asset; 6] = [
     ("/", "text/html; charset=utf-8", include_bytes!("../assets/index.html")),
     ("/app.css", STYLE, include_bytes!("../assets/app.css")),
+    ("/start.mjs", SCRIPT, include_bytes!("../assets/start.mjs")),
     ("/favicon.svg", "image/svg+xml", include_bytes!("../assets/favicon.svg")),
     ("/vendor/uPlot.js", SCRIPT, include_bytes!("../assets/vendor/uplot/uPlot.iife.min.js")),
     ("/vendor/uPlot.css", STYLE, include_bytes!("../assets/vendor/uplot/uPlot.min.css")),
