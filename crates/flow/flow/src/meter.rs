@@ -361,8 +361,8 @@ fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
         summary.iter().for_each(|summary| table.prefetch_numbers(summary));
         summary.iter().for_each(|summary| table.prefetch_details(summary));
     }
-    // Packets before `noted` are in the journal. The others follow before anything else is written into it: a loop over
-    // many takes a fraction of the time.
+    // Packets before `noted` are in the journal. The others follow before a name or an end is written into it: a loop
+    // over many takes a fraction of the time.
     let (mut bytes, mut noted) = (0, 0);
     for at in 0..summary.len() {
         bytes += u64::from(summary[at].bytes);

@@ -223,9 +223,8 @@ impl Table {
         false
     }
 
-    /// Adds any packet to its flow, which is made if there is none. A flow that had ended before comes out. If anything is
-    /// written into the journal, it follows the packets `before`, and none of them is left. Returns the slot of the
-    /// flow.
+    /// Adds any packet to its flow, which is made if there is none. A flow that had ended before comes out; its end is
+    /// written into the journal behind the packets `before`, of which none is left then. Returns the slot of the flow.
     #[inline(never)]
     pub(crate) fn add_any(
         &mut self,
@@ -264,7 +263,6 @@ impl Table {
             self.reschedule(slot, self.deadlines(slot).0);
         }
         if self.hot[slot as usize].epoch() != self.epoch {
-            self.note_before(before);
             self.describe(slot);
         }
         slot

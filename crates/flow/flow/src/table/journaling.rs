@@ -48,12 +48,13 @@ impl Table {
         }
     }
 
-    /// Writes the packets that come before another entry, and leaves none of them.
+    /// Writes the packets that come before the end of a flow, which may be theirs, and leaves none of them.
     pub(super) fn note_before(&mut self, before: &mut &[PacketSummary]) {
         self.note(std::mem::take(before));
     }
 
-    /// Writes the flow of a slot, before its first packet in this epoch.
+    /// Writes the flow of a slot, before its first packet in this epoch. Packets that are still to be written are of other
+    /// slots.
     #[inline(never)]
     pub(super) fn describe(&mut self, slot: u32) {
         let at = slot as usize;

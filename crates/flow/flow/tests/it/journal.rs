@@ -9,6 +9,9 @@ use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timest
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp};
 use tapline_testkit::traffic::Traffic;
 
+/// Both addresses of a flow, as journals have them.
+type AddressPair = [[u64; 2]; 2];
+
 /// A flow as a reader of journals knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Replayed {
@@ -28,7 +31,7 @@ pub(crate) struct Replay {
     /// Packets of slots of which no flow is known.
     pub(crate) unknown: u64,
     /// For each packet the addresses of its flow, and the name that it has said before.
-    of_packets: Vec<([[u64; 2]; 2], Option<Box<str>>)>,
+    of_packets: Vec<(AddressPair, Option<Box<str>>)>,
     named: Vec<NamedAddresses>,
 }
 
