@@ -368,9 +368,11 @@ fn add_to<const HAS_DETAILS: bool, const HAS_JOURNAL: bool>(
         bytes += u64::from(summary[at].bytes);
         if !table.add_plain(&summary[at]) {
             let (earlier, packets) = summary.split_at_mut(at);
-            let mut before = &earlier[noted..];
+            let mut before = if HAS_JOURNAL { &earlier[noted..] } else { &[] };
             packets[0].slot = table.add_any(&packets[0], window, &mut before, statistics, ended);
-            noted = at - before.len();
+            if HAS_JOURNAL {
+                noted = at - before.len();
+            }
         }
         if HAS_DETAILS {
             let summary = &summary[..=at];
