@@ -139,12 +139,11 @@ fn rules_and_recordings_hold_for_new_interfaces() {
         "[[record]]\ncapture = \"office\"\nto = {store:?}\nsize = \"64MiB\"\nsegment = \"4MiB\"\n[[access]]\nusers = [\"{NOBODY}\"]\nfilter = \"udp and not ifindex 71\"\n"
     );
     let Some(mut daemon) = Daemon::of_far_ends(TEST, &rules) else { return };
-    let theirs = || {
-        let mut command = tapline(["capture", "-i", "tap:office", "--json", "-w", "-", "--socket"]);
-        let file = File::create(daemon.file("theirs.pcapng")).unwrap();
-        command.arg(daemon.socket()).stdout(file).stderr(Stdio::null()).uid(NOBODY).gid(NOBODY).spawn()
-    };
-    let theirs = theirs();
+    // A user without rights writes a file there.
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let mut command = tapline(["capture", "-i", "tap:office", "--json", "-w"]);
+    command.arg(daemon.file("theirs.pcapng")).arg("--socket").arg(daemon.socket());
+    let theirs = command.stdout(Stdio::null()).stderr(Stdio::null()).uid(NOBODY).gid(NOBODY).spawn();
     let readers = if theirs.is_ok() { 2 } else { 1 };
     wait_for("readers", || daemon.readers().len() == readers);
     // The number that the rule withholds.
