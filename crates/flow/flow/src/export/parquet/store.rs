@@ -46,7 +46,7 @@ pub(super) struct Job {
 /// Files that the thread has completed or given up.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Their account, in which messages are files.
+    /// The account of these files, each of which counts as a message.
     pub(super) account: ExportAccount,
     /// The first error that was not yet reported to the caller.
     pub(super) failure: Option<Error>,
