@@ -244,9 +244,13 @@ pub(crate) fn ask(
     interrupt: Option<&Wakeup>,
 ) -> Result<Reply, Error> {
     channel.send(request, &[]).map_err(Error::of_waiting)?;
-    match channel.receive_until(until, interrupt)? {
-        Reply::Error(text) => Err(Error::Refused { text }),
-        reply => Ok(reply),
+    loop {
+        match channel.receive_until(until, interrupt)? {
+            Reply::Error(text) => return Err(Error::Refused { text }),
+            // A late answer, for which nobody waits any more.
+            Reply::Interfaces { .. } if !matches!(request, Request::Interfaces { .. }) => {}
+            reply => return Ok(reply),
+        }
     }
 }
 

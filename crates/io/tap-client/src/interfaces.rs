@@ -7,16 +7,21 @@
 //!
 //! The list only grows, so that a number stays valid.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Record};
+use tapline_sys::Wakeup;
 
-use crate::client::{ANSWER_WAIT, FILTERS_LEN_MAX, ask, unexpected};
+use crate::client::{FILTERS_LEN_MAX, ask, unexpected};
 use crate::protocol::{AttachedReader, INTERFACES_MAX, OfferedInterface, Reply, Request};
 use crate::{Channel, Error};
 
 /// The description of the interface without a name.
 const UNNAMED: &str = "interfaces that the daemon does not name";
+/// The longest wait for an answer, in which no packet is read.
+pub(crate) const QUESTION_WAIT: Duration = Duration::from_secs(1);
+/// The time before a daemon that did not answer is asked again.
+const SILENCE: Duration = Duration::from_secs(10);
 
 /// The interfaces that a reader knows.
 pub(crate) struct InterfaceTable {
@@ -34,6 +39,10 @@ pub(crate) struct InterfaceTable {
     is_same: bool,
     /// Whether the daemon answers the question.
     answers: bool,
+    /// Questions without an answer so far: one may come after the wait for it.
+    outstanding: u32,
+    /// The daemon is not asked before.
+    not_before: Option<Instant>,
 }
 
 impl InterfaceTable {
@@ -49,6 +58,8 @@ impl InterfaceTable {
             unnamed: None,
             is_same: true,
             answers: attached.interfaces_max > 0,
+            outstanding: 0,
+            not_before: None,
         };
         table.join(&attached.offer.interfaces);
         table
@@ -63,31 +74,59 @@ impl InterfaceTable {
         (number as usize) < self.numbers.len()
     }
 
-    /// Asks the daemon for interfaces up to this number. It is not asked again after an error.
+    /// Asks the daemon for interfaces up to this number, and waits so long for an answer at most; `interrupt` ends the
+    /// wait. A daemon that is silent is asked again later, one that answers with an error is not.
     ///
     /// # Errors
     /// [`Error::NoInterfaces`] from an older daemon; the error of the connection, a refusal, or an answer without the
     /// number.
-    pub(crate) fn ask(&mut self, channel: &mut Channel, number: u32) -> Result<(), Error> {
+    pub(crate) fn ask(
+        &mut self,
+        channel: &mut Channel,
+        number: u32,
+        wait: Duration,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<(), Error> {
         if !self.answers {
             return Err(Error::NoInterfaces);
         }
-        self.answers = false;
-        let until = Instant::now() + ANSWER_WAIT;
+        let now = Instant::now();
+        if self.not_before.is_some_and(|not_before| now < not_before) {
+            return Err(Error::Silent);
+        }
+        let answered = self.learn(channel, number, now + wait, interrupt);
+        match answered {
+            Ok(()) => self.not_before = None,
+            Err(Error::Silent | Error::Interrupted) => self.not_before = Some(now + SILENCE),
+            Err(_) => self.answers = false,
+        }
+        answered
+    }
+
+    fn learn(
+        &mut self,
+        channel: &mut Channel,
+        number: u32,
+        until: Instant,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<(), Error> {
         while !self.knows(number) {
             let from = self.numbers.len() as u32;
             let request = Request::Interfaces { capture: self.capture.clone(), from };
-            match ask(channel, &request, until, None)? {
+            self.outstanding += 1;
+            match ask(channel, &request, until, interrupt)? {
                 Reply::Interfaces { from: first, list } if first == from && !list.is_empty() => {
+                    self.outstanding -= 1;
                     if self.numbers.len() + list.len() > INTERFACES_MAX {
                         return Err(Error::protocol(format!("more than {INTERFACES_MAX} interfaces")));
                     }
                     self.join(&list);
                 }
+                // To an earlier question: the answer to this one is still to come.
+                Reply::Interfaces { .. } if self.outstanding > 1 => self.outstanding -= 1,
                 other => return Err(unexpected(&other)),
             }
         }
-        self.answers = true;
         Ok(())
     }
 
@@ -102,6 +141,7 @@ impl InterfaceTable {
         }
         self.numbers.clear();
         (self.is_same, self.answers) = (true, next.answers);
+        (self.outstanding, self.not_before) = (0, None);
         next.list.into_iter().for_each(|interface| self.add(interface));
         Ok(())
     }
@@ -235,7 +275,7 @@ mod tests {
             list: names.iter().map(|name| offered(name)).collect(),
         };
         let (mut channel, daemon) = answering(vec![part(1, &["v1", "v2"]), part(3, &["v3"])]);
-        table.ask(&mut channel, 3).unwrap();
+        table.ask(&mut channel, 3, QUESTION_WAIT, None).unwrap();
         assert_eq!(names(&table), ["v0", "v1", "v2", "v3"]);
         assert!(table.list().iter().all(|interface| interface.filter == "udp" && interface.snap_len == 96));
         assert!(renumbered(&mut table, &[3, 0]).is_empty(), "the daemon's numbers are ours");
@@ -251,14 +291,41 @@ mod tests {
         for answer in [nothing, wrong, Reply::Error("no".to_owned())] {
             let mut table = table(&["v0"], 9, "");
             let (mut channel, daemon) = answering(vec![answer]);
-            assert!(table.ask(&mut channel, 1).is_err());
+            assert!(table.ask(&mut channel, 1, QUESTION_WAIT, None).is_err());
             daemon.join().unwrap();
-            assert!(matches!(table.ask(&mut channel, 1), Err(Error::NoInterfaces)));
+            assert!(matches!(table.ask(&mut channel, 1, QUESTION_WAIT, None), Err(Error::NoInterfaces)));
             assert_eq!(renumbered(&mut table, &[0, 1, u32::MAX]), [0, 1, 1]);
             assert_eq!(names(&table), ["v0", UNNAMED]);
         }
         let (mut channel, _daemon) = answering(Vec::new());
-        assert!(matches!(table(&["v0"], 0, "").ask(&mut channel, 1), Err(Error::NoInterfaces)));
+        let mut older = table(&["v0"], 0, "");
+        assert!(matches!(older.ask(&mut channel, 1, QUESTION_WAIT, None), Err(Error::NoInterfaces)));
+    }
+
+    /// A late answer is no answer to what is asked next, and what it says is taken.
+    #[test]
+    fn a_silent_daemon_is_asked_again() {
+        let answer = |from, name: &str| Reply::Interfaces { from, list: vec![offered(name)] };
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut channel, mut daemon) = (Channel::new(ours, false), Channel::new(theirs, false));
+        let mut table = table(&["v0"], 9, "");
+        let ask = |table: &mut InterfaceTable, channel: &mut Channel, number| {
+            table.not_before = None;
+            table.ask(channel, number, Duration::ZERO, None)
+        };
+        assert!(matches!(ask(&mut table, &mut channel, 1), Err(Error::Silent)));
+        assert!(matches!(table.ask(&mut channel, 1, QUESTION_WAIT, None), Err(Error::Silent)), "not at once");
+        daemon.send(&answer(1, "v1"), &[]).unwrap();
+        daemon.send(&answer(1, "v1"), &[]).unwrap();
+        daemon.send(&answer(2, "v2"), &[]).unwrap();
+        table.not_before = None;
+        table.ask(&mut channel, 2, QUESTION_WAIT, None).unwrap();
+        assert_eq!((names(&table), table.outstanding), (vec!["v0", "v1", "v2"], 1));
+        // The answer that is left over is taken for none of another question.
+        daemon.send(&Reply::Filtered {}, &[]).unwrap();
+        let until = Instant::now() + QUESTION_WAIT;
+        let filter = Request::Filter { text: String::new() };
+        assert_eq!(crate::client::ask(&mut channel, &filter, until, None).unwrap(), Reply::Filtered {});
     }
 
     #[test]
@@ -284,7 +351,7 @@ mod tests {
         let more = Reply::Interfaces { from: most as u32, list: vec![offered("v")] };
         let (mut channel, _daemon) = answering(vec![more]);
         assert!(
-            ours.ask(&mut channel, most as u32)
+            ours.ask(&mut channel, most as u32, QUESTION_WAIT, None)
                 .unwrap_err()
                 .to_string()
                 .contains("more than 65536 interfaces")

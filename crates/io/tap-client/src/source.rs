@@ -24,7 +24,7 @@ use tapline_source::{
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
-use crate::interfaces::{InterfaceTable, greatest_number};
+use crate::interfaces::{InterfaceTable, QUESTION_WAIT, greatest_number};
 use crate::protocol::{AttachRequest, AttachedReader, ReaderCounts, Reply, Request, StartPosition};
 use crate::{Channel, Error};
 
@@ -281,7 +281,8 @@ impl Tap {
     /// Learns the interfaces of the batch, whose greatest number this is.
     fn name_interfaces(&mut self, greatest: u32) {
         if !self.interfaces.knows(greatest)
-            && let Err(error) = self.interfaces.ask(&mut self.channel, greatest)
+            && let Err(error) =
+                self.interfaces.ask(&mut self.channel, greatest, QUESTION_WAIT, self.wakeup.as_deref())
         {
             // The daemon's last word, before it closed the connection.
             if let Error::Refused { text } = &error {
@@ -377,9 +378,14 @@ impl Tap {
         if let Some(text) = self.last_word.take() {
             return Some(text);
         }
-        match self.channel.receive_until(Instant::now() + FAREWELL_WAIT, None) {
-            Ok(Reply::Error(text)) => Some(text),
-            _ => None,
+        let until = Instant::now() + FAREWELL_WAIT;
+        loop {
+            match self.channel.receive_until(until, None) {
+                Ok(Reply::Error(text)) => return Some(text),
+                // A late answer, for which nobody waits any more.
+                Ok(Reply::Interfaces { .. }) => {}
+                _ => return None,
+            }
         }
     }
 
