@@ -11,6 +11,7 @@ mod workers;
 pub(crate) use watcher::{Counters, RunningReport, Watcher};
 pub(crate) use workers::{BuiltGraph, Completer, Finished, Outputs, WorkerGraph, Workers, share};
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -117,7 +118,9 @@ impl Session {
         let RunEnd::Failed(error) = ended else { return None };
         match error {
             Error::BrokenPipe { .. } if only_lines => return None,
-            Error::File(error) if self.control.is_stop_requested() && is_truncation(&**error) => return None,
+            Error::File(error) if self.control.is_stop_requested() && is_broken_pipe(&**error) => {
+                return None;
+            }
             _ => {}
         }
         let error = error.to_string();
@@ -126,9 +129,11 @@ impl Session {
     }
 }
 
-/// Whether a file ended within a packet, as a pipe does when its writer is stopped.
-fn is_truncation(error: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { .. }))
+/// Whether a pipe ended within a packet, as it does when its writer is stopped. A file ends there without anybody's
+/// order.
+fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
+    let is_file = |name: &String| fs::metadata(name).is_ok_and(|found| found.is_file());
+    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { name, .. }) if !is_file(name))
 }
 
 /// The wall clock.
@@ -203,13 +208,20 @@ mod tests {
         let control = Arc::new(Control::new(None));
         let session = Session { control: Arc::clone(&control), identity: None, caught: None };
         let has_failed = |ended: &RunEnd, only_lines| session.failure(ended, only_lines).is_some();
-        let file = tapline_file::FileInput::open_stream(Box::new(&[0xd4, 0xc3, 0xb2, 0xa1, 2][..]), "cut");
-        let cut = RunEnd::Failed(file.err().expect("a head that is not whole"));
+        let cut = |name: &str| {
+            let file = tapline_file::FileInput::open_stream(Box::new(&[0xd4, 0xc3, 0xb2, 0xa1, 2][..]), name);
+            RunEnd::Failed(file.err().expect("a head that is not whole"))
+        };
+        let (folder, pipe) = (tempfile::tempdir().unwrap(), cut("standard input"));
+        let path = folder.path().join("cut.pcap");
+        fs::write(&path, "").unwrap();
+        let file = cut(&path.display().to_string());
         let broken = RunEnd::Failed(Error::BrokenPipe { what: "standard output".to_owned() });
         assert!(!has_failed(&RunEnd::Source, false) && !has_failed(&RunEnd::Stopped, false));
         assert!(has_failed(&broken, false) && !has_failed(&broken, true));
-        assert!(has_failed(&cut, true), "nobody stopped its writer");
+        assert!(has_failed(&pipe, true), "nobody stopped its writer");
         control.stop();
-        assert!(!has_failed(&cut, true), "Ctrl-C ended its writer, too");
+        assert!(!has_failed(&pipe, true), "Ctrl-C ended its writer, too");
+        assert!(has_failed(&file, true), "it was cut before");
     }
 }
