@@ -15,6 +15,8 @@ use tapline_tap_client::protocol::{INTERFACES_MAX, OfferedInterface};
 
 /// The description of the last interface of a full list.
 const UNNAMED: &str = "interfaces beyond those that a capture can name";
+/// The most bytes of a name or a description: a file may have long ones, and each fits a message to a client.
+const TEXT_MAX: usize = 1024;
 
 /// The list of a capture.
 #[derive(Debug)]
@@ -70,6 +72,11 @@ impl InterfaceList {
     }
 }
 
+/// Cuts a text behind its last whole character.
+fn shorten(text: &mut String) {
+    text.truncate(text.floor_char_boundary(TEXT_MAX));
+}
+
 /// The first of some values, whose JSON takes `len_max` bytes at most, but for the first.
 fn bounded<T: serde::Serialize>(values: impl Iterator<Item = T>, len_max: usize) -> Vec<T> {
     let mut len = 0;
@@ -109,6 +116,7 @@ impl InterfaceNumbers {
         let was_full = listed.unnamed > 0;
         for interface in &interfaces[self.ids.len()..] {
             let mut interface = interface.clone();
+            [&mut interface.name, &mut interface.description].into_iter().for_each(shorten);
             if let (true, Some(file)) = (interface.label().is_empty(), &list.file) {
                 interface.description.clone_from(file);
             }
@@ -197,6 +205,20 @@ mod tests {
         assert_eq!(list.names(1000), (["v0", "v1", "v2", "v3", "v1"].map(str::to_owned).to_vec(), 0, 0));
         assert_eq!(numbers(&one, &[0, 1, 2, 3, 4]), [0, 1, 2, 4, 3]);
         assert_eq!(numbers(&other, &[0, 1, 2, 3]), [0, 2, 3, 1]);
+    }
+
+    /// A file may have names that no message has room for.
+    #[test]
+    fn long_names_are_cut() {
+        let list = Arc::new(InterfaceList::new(None));
+        let mut worker = InterfaceNumbers::new(Arc::clone(&list));
+        let long = "\u{1}é".repeat(20_000);
+        let interface = Interface { description: long.clone(), ..Interface::new(&long, LinkType::ETHERNET) };
+        worker.learn(&[interface.clone(), interface]);
+        let offered = list.offered(0, 96 << 10);
+        assert_eq!(offered.len(), 2);
+        assert!(offered[0].name.len() <= TEXT_MAX && long.starts_with(&offered[0].name));
+        assert!(serde_json::to_vec(&offered).unwrap().len() < 32 << 10);
     }
 
     /// A full list has a number for all further interfaces.

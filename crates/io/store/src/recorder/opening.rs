@@ -242,6 +242,15 @@ fn begin_segment(
             chunks if chunks < sealed => segment_len,
             // Somebody may be writing to the other file, or take this one for it.
             _ if segments.is_doubled(number) => segment_len,
+            0 if segments.is_foreign(number) => {
+                let path = segments.catalog().segment_path(number);
+                progress.tell(format!(
+                    "segment {number}: {} is not of this store: the next segment is begun; it goes when a segment of \
+                     its age does: move it away to keep it",
+                    named(&path).display()
+                ));
+                segment_len
+            }
             // A segment without an intact chunk was begun when power failed, and begins again.
             0 => 0,
             _ if !segments.is_alike(number) => segment_len,

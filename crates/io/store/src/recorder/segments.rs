@@ -12,7 +12,7 @@ mod room;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::{self, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -23,10 +23,13 @@ use super::clearing::{clear, fill_slot};
 use super::writers::Target;
 use super::writing::note_deletion;
 use crate::catalog::Catalog;
+use crate::chunk::ChunkHead;
 use crate::error::Error;
 use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{NUMBER_BEGIN_MAX, NUMBER_MAX, is_packed, named, remove, sync_directory};
+use crate::layout::{
+    NUMBER_BEGIN_MAX, NUMBER_MAX, PAGE_LEN, filler_len, gap_len, is_packed, named, remove, sync_directory,
+};
 use crate::packed::PackedPlace;
 use crate::walk::Walk;
 pub(super) use room::{Changes, check_room, count_max};
@@ -166,6 +169,21 @@ impl Segments {
     /// Whether a segment had a second file when the recording began: then it does not go on.
     pub(super) fn is_doubled(&self, number: u64) -> bool {
         self.doubled.contains(&number)
+    }
+
+    /// Whether a segment without a chunk begins with what no recorder of this store leaves there: bytes that are neither
+    /// zeros, nor a filler or a gap, nor the head of one of its chunks. Somebody put the file there.
+    pub(super) fn is_foreign(&self, number: u64) -> bool {
+        let mut bytes = Vec::new();
+        let read = disk::open_regular(&self.catalog.segment_path(number), OpenOptions::new().read(true))
+            .and_then(|file| file.take(PAGE_LEN as u64).read_to_end(&mut bytes));
+        let is_left = filler_len(&bytes).is_some() || gap_len(&bytes).is_some();
+        let is_own = |head: ChunkHead| head.store == self.catalog.id;
+        // What cannot be read is reported where it is written to.
+        read.is_ok()
+            && bytes.iter().any(|&byte| byte != 0)
+            && !is_left
+            && !ChunkHead::parse(&bytes).is_some_and(is_own)
     }
 
     /// Whether the chunks of this segment are as those of new ones: compressed, or not.

@@ -43,6 +43,28 @@ fn a_segment_that_was_being_cleared_is_begun() {
 }
 
 #[test]
+fn a_file_of_others_in_the_place_of_a_segment_stays() {
+    let other = tempfile::tempdir().unwrap();
+    record_range(other.path(), &SETTINGS, 0..10, 10);
+    let of_another_store = fs::read(Catalog::open(other.path()).unwrap().segment_path(1)).unwrap();
+    for content in [b"mine".to_vec(), of_another_store] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        record_range(root, &SETTINGS, 0..10, 10);
+        let catalog = Catalog::open(root).unwrap();
+        let path = catalog.segment_path(2);
+        fs::write(&path, &content).unwrap();
+        let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+        let news = recorder.news();
+        assert!(news.iter().any(|text| text.contains("is not of this store")), "{news:?}");
+        record(&mut recorder, &[numbered(10, 500)], at(0));
+        recorder.finish(&[], Losses::default(), at(9)).unwrap();
+        assert!(fs::read(&path).unwrap() == content);
+        assert_eq!(found(&mut search(root, Window::ALL)), (0..11).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn an_old_chunk_beside_new_ones_is_damage() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path();
