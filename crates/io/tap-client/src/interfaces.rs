@@ -302,7 +302,7 @@ mod tests {
         assert!(matches!(older.ask(&mut channel, 1, QUESTION_WAIT, None), Err(Error::NoInterfaces)));
     }
 
-    /// A late answer is no answer to what is asked next, and what it says is taken.
+    /// A late answer counts for its own question, and not for the next one.
     #[test]
     fn a_silent_daemon_is_asked_again() {
         let answer = |from, name: &str| Reply::Interfaces { from, list: vec![offered(name)] };
