@@ -90,7 +90,10 @@ fn answer(stream: TcpStream, way: Behaviour, kept: &mut ReceivedBlocks) -> std::
     let (mut id, mut len) = (String::new(), 0);
     loop {
         let mut line = String::new();
-        reader.read_line(&mut line)?;
+        if reader.read_line(&mut line)? == 0 {
+            // A sender that was killed before its request was whole.
+            return Ok(());
+        }
         let line = line.trim();
         let Some((name, value)) = line.split_once(':') else {
             if line.is_empty() {
