@@ -21,7 +21,11 @@ pub(super) fn start(desk: &Arc<SharedBlocks>, state: &mut ShardState) -> Result<
     let reader = Reader { desk: Arc::clone(desk), source, workers: state.at.len(), read: 0 };
     match thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run()) {
         Ok(thread) => state.reader = Some(thread),
-        Err(error) => return Err(Error::source("the reader's thread", error)),
+        Err(error) => {
+            state.is_over = true;
+            desk.filled.notify_all();
+            return Err(Error::source("the reader's thread", error));
+        }
     }
     Ok(())
 }
@@ -37,6 +41,7 @@ struct Reader {
 
 impl Reader {
     fn run(mut self) {
+        let _ending = Ending(Arc::clone(&self.desk));
         let mut error = None;
         while let Some(mut block) = self.desk.room(self.workers) {
             let step = self.fill(&mut block);
@@ -79,10 +84,12 @@ impl Reader {
     }
 }
 
-/// Signals the workers that nothing more comes, however the reader ended.
-impl Drop for Reader {
+/// Signals the workers that nothing more comes, however the reader's thread ended.
+struct Ending(Arc<SharedBlocks>);
+
+impl Drop for Ending {
     fn drop(&mut self) {
-        self.desk.lock().is_over = true;
-        self.desk.filled.notify_all();
+        self.0.lock().is_over = true;
+        self.0.filled.notify_all();
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::mem;
 use std::thread;
 
 use anyhow::Result;
@@ -125,17 +126,27 @@ impl Workers {
             let outcome = alone.run(0, control, watch);
             return Ok(self.sum(vec![outcome], None));
         }
-        let number = self.heads.len();
-        let (heads, tail) = (&mut self.heads, &mut self.tail);
+        let (heads, tail) = (mem::take(&mut self.heads), self.tail.take());
+        let number = heads.len();
         let (heads, tail) = thread::scope(|scope| {
-            let tail = tail.as_mut().map(|tail| spawn(scope, move || tail.run(number, control, watch)));
-            let heads = heads.iter_mut().enumerate();
+            // A graph that gets no thread, or panics in it, is dropped: for the others it has ended.
+            let start = |number: usize, mut worker: WorkerGraph| {
+                let work = move || {
+                    let outcome = worker.run(number, control, watch);
+                    (worker, outcome)
+                };
+                spawn(scope, work).inspect_err(|_| control.stop())
+            };
+            let tail = tail.map(|tail| start(number, tail));
             let threads: Vec<_> =
-                heads.map(|(number, head)| spawn(scope, move || head.run(number, control, watch))).collect();
-            let heads: Vec<RunOutcome> =
+                heads.into_iter().enumerate().map(|(number, head)| start(number, head)).collect();
+            let heads: Vec<_> =
                 threads.into_iter().map(|thread| thread.map(joined)).collect::<Result<_>>()?;
             Ok::<_, anyhow::Error>((heads, tail.transpose()?.map(joined)))
         })?;
+        let (graphs, heads): (Vec<_>, Vec<_>) = heads.into_iter().unzip();
+        let (graph, tail) = tail.unzip();
+        (self.heads, self.tail) = (graphs, graph);
         Ok(self.sum(heads, tail))
     }
 
