@@ -18,7 +18,7 @@ TEXT
 sed 's/^$/./; s/^/ /' LICENSE-MIT
 printf '\nComment: Crates that are compiled into tapline-full, which has those of the other programs, by name, version and licence:\n'
 # Of the platform alone: others are in the lock file and in no binary.
-cargo metadata --format-version 1 --locked --offline --features "$features" --filter-platform "$1" |
+cargo metadata --format-version 1 --locked --features "$features" --filter-platform "$1" |
     python3 -c '
 import json, os, sys
 packages = [p for p in json.load(sys.stdin)["packages"] if p["source"]]

@@ -32,7 +32,7 @@ def main():
     packages, edges = {}, {}
     for machine in ["x86_64", "aarch64"]:
         metadata = json.loads(
-            run("cargo", "metadata", "--format-version", "1", "--locked", "--offline", "--features", features,
+            run("cargo", "metadata", "--format-version", "1", "--locked", "--features", features,
                 "--filter-platform", f"{machine}-unknown-linux-gnu")
         )
         nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
