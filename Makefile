@@ -41,6 +41,8 @@ MUSL_CC = $(MACHINE)-linux-gnu-gcc
 export RUNNER ?= qemu-$(MACHINE) -L /usr/$(MACHINE)-linux-gnu
 cross = $(foreach target,$(1),CARGO_TARGET_$(shell echo $(target) | tr a-z- A-Z_)_LINKER=$(MACHINE)-linux-gnu-gcc \
 	CC_$(subst -,_,$(target))=$(MACHINE)-linux-gnu-gcc)
+# This compiler has the headers of glibc, in which `open` is `open64` for files above 2 GiB. In musl each file may be that long, by one name.
+static: export LIBSQLITE3_FLAGS = -DSQLITE_DISABLE_LFS
 endif
 MUSL_CC ?= musl-gcc
 # Two builds of one commit by one toolchain are equal byte by byte: no binary has paths of this machine, and seeds that the crate
