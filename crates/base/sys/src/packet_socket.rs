@@ -34,6 +34,9 @@ const _: () = {
 /// `ret #0`: nothing passes.
 const DROP_ALL: Insn = Insn::new(code::RET | code::K, 0);
 
+/// A protocol that no packet has: numbers up to 1500 are lengths of frames, and those from 1536 on types.
+const NO_PROTOCOL: u16 = 1535;
+
 /// The rule by which a fanout group chooses the member that gets a packet. Minimum kernel: 3.1 (`QueueMapping`:
 /// 3.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -239,13 +242,50 @@ impl PacketSocket {
     /// # Errors
     /// `ENODEV` if there is no such interface; the error of its driver.
     pub fn join_promiscuous(&self, if_index: u32) -> Result<(), SyscallError> {
-        let membership = libc::packet_mreq {
-            mr_ifindex: if_index as c_int,
-            mr_type: libc::PACKET_MR_PROMISC as u16,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
+        let membership = promiscuous(if_index);
         self.set(libc::PACKET_ADD_MEMBERSHIP, "setsockopt(PACKET_ADD_MEMBERSHIP)", membership)
+    }
+
+    /// Ends what [`join_promiscuous`](Self::join_promiscuous) began.
+    ///
+    /// # Errors
+    /// The error of setsockopt(2). A membership that is not there is not an error.
+    pub fn leave_promiscuous(&self, if_index: u32) -> Result<(), SyscallError> {
+        let membership = promiscuous(if_index);
+        self.set(libc::PACKET_DROP_MEMBERSHIP, "setsockopt(PACKET_DROP_MEMBERSHIP)", membership)
+    }
+
+    /// Takes ring, counts, errors and interface away, so that the socket can be set up for another interface. Nothing
+    /// passes it then. The ring must not be mapped any more.
+    ///
+    /// # Errors
+    /// `EBUSY` while the ring is mapped; `EINVAL` for a member of a fanout group, which only its end takes out.
+    pub fn reset(&self) -> Result<(), SyscallError> {
+        self.attach_drop_all()?;
+        // Protocol 0 would leave the present one.
+        self.bind_to(0, NO_PROTOCOL)?;
+        self.remove_ring()?;
+        // Kernels without the option ignore nothing.
+        let _ = self.set_ignore_outgoing(false);
+        self.take_error()?;
+        self.statistics().map(|_| ())
+    }
+
+    /// Whether the interface that the socket was bound to is still there.
+    ///
+    /// # Errors
+    /// The error of getsockname(2).
+    pub fn has_interface(&self) -> Result<bool, SyscallError> {
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        let mut size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let pointer = std::ptr::from_mut(&mut address).cast();
+        // SAFETY: pointer and size describe `address`, which lives through the call.
+        check("getsockname(AF_PACKET)", unsafe {
+            libc::getsockname(self.fd.as_raw_fd(), pointer, &mut size)
+        })?;
+        // The kernel sets the number to -1 when the interface is removed.
+        Ok(address.sll_ifindex >= 0)
     }
 
     /// Starts to capture all protocols on this interface, or on another one than before.
@@ -375,6 +415,15 @@ impl PacketSocket {
 
     fn set<T: option::Plain>(&self, name: c_int, call: &'static str, value: T) -> Result<(), SyscallError> {
         option::set(self.as_fd(), SOL_PACKET, name, call, &value)
+    }
+}
+
+fn promiscuous(if_index: u32) -> libc::packet_mreq {
+    libc::packet_mreq {
+        mr_ifindex: if_index as c_int,
+        mr_type: libc::PACKET_MR_PROMISC as u16,
+        mr_alen: 0,
+        mr_address: [0; 8],
     }
 }
 

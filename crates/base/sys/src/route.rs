@@ -36,7 +36,7 @@ const ROUTE_HEADER_LEN: usize = 12;
 /// A network interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Number of the interface, never used twice while the network namespace lives.
+    /// Number of the interface. A later one may have it again, by `ip link add index` or from another namespace.
     pub index: u32,
     /// Name of the interface, such as `eth0`.
     pub name: String,

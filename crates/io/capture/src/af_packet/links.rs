@@ -6,7 +6,7 @@
 //! switched on               Running        nothing
 //! removed                   Gone           what the ring holds is still lent
 //! created again, same name  Running        one worker: the socket is bound to it; several: a new socket joins its group
-//! new, and it is meant      Running        a tap is opened
+//! new, and it is meant      Running        a tap is opened; if that fails, it is tried again (`uncaptured.rs`)
 //! ```
 //!
 //! There are two sources of events: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink
@@ -58,7 +58,7 @@ impl AfPacket {
             self.look_at_all_links()?;
         }
         self.close_drained();
-        Ok(())
+        self.try_again()
     }
 
     /// Ends the capture when all interfaces have been gone for too long.
@@ -92,17 +92,25 @@ impl AfPacket {
 
     fn look_at_all_links(&mut self) -> Result<(), Error> {
         let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
-        let is_missing =
-            |tap: &&Tap| tap.state != LinkState::Gone && links.iter().all(|l| l.index != tap.if_index);
+        // Another interface may have the number by now.
+        let is_there = |tap: &Tap| {
+            links.iter().any(|link| link.index == tap.if_index) && tap.socket.has_interface().unwrap_or(true)
+        };
+        let is_missing = |tap: &&Tap| tap.state != LinkState::Gone && !is_there(tap);
         let missing: Vec<u32> = self.taps.iter().filter(is_missing).map(|tap| tap.if_index).collect();
         missing.into_iter().for_each(|index| self.follow_gone(index));
+        self.uncaptured.retain(|index| links.iter().any(|link| link.index == index));
         links.iter().try_for_each(|link| self.follow_present(link))
     }
 
     fn follow_gone(&mut self, if_index: u32) {
+        self.uncaptured.retain(|index| index != if_index);
         let is_it = |tap: &&mut Tap| tap.if_index == if_index && tap.state != LinkState::Gone;
         let Some(tap) = self.taps.iter_mut().find(is_it) else { return };
         tap.state = LinkState::Gone;
+        if let Some(group) = tap.group {
+            self.opener.shared.groups.forget(if_index, group);
+        }
         let name = tap.name.clone();
         self.tell(&name, "was removed; the capture continues if it comes back".to_owned(), true);
     }
@@ -129,19 +137,18 @@ impl AfPacket {
         }
     }
 
-    fn follow_new(&mut self, link: &Link) -> Result<(), Error> {
+    pub(super) fn follow_new(&mut self, link: &Link) -> Result<(), Error> {
         let patterns = &self.opener.patterns;
         let is_meant = patterns.is_named(&link.name) || (link.is_up() && patterns.matches(&link.name));
         if !is_meant {
+            self.uncaptured.retain(|index| index != link.index);
             return Ok(());
         }
         let came_back = |tap: &Tap| {
             tap.state == LinkState::Gone && tap.name == link.name && tap.hardware_type == link.hardware_type
         };
         match self.taps.iter().position(came_back) {
-            Some(index) if self.opener.settings.workers == 1 && !self.taps[index].is_in_group => {
-                self.rebind(index, link)
-            }
+            Some(index) if self.taps[index].group.is_none() => self.rebind(index, link),
             Some(index) => self.replace(index, link),
             None => self.open_new(link),
         }
@@ -154,11 +161,12 @@ impl AfPacket {
         self.opener.join_promiscuous(link, &tap.socket, &mut events);
         if let Err(error) = tap.rebind(link) {
             // The interface may have gone again meanwhile; then rtnetlink tells that too.
-            self.tell(&link.name, format!("came back but cannot be captured: {error}"), true);
+            self.fail(link, format!("came back but cannot be captured: {error}"));
             return Ok(());
         }
         self.tell_all(events);
         self.tell(&link.name, "came back".to_owned(), false);
+        self.uncaptured.retain(|index| index != link.index);
         Ok(())
     }
 
@@ -170,21 +178,19 @@ impl AfPacket {
         self.taps[index].name.clear();
         let OpenTap { tap, is_filtered, events, .. } = opened;
         if is_filtered != self.books[id.0 as usize].is_filtered {
-            self.tell(
-                &link.name,
-                "came back, but the kernel now treats its filter otherwise".to_owned(),
-                true,
-            );
+            self.fail(link, "came back, but the kernel now treats its filter otherwise".to_owned());
             return Ok(());
         }
         self.taps.push(tap);
         self.tell_all(events);
         self.tell(&link.name, "came back".to_owned(), false);
+        self.uncaptured.retain(|index| index != link.index);
         Ok(())
     }
 
     fn open_new(&mut self, link: &Link) -> Result<(), Error> {
         let Some(opened) = self.try_open(link, self.next_id())? else { return Ok(()) };
+        self.uncaptured.retain(|index| index != link.index);
         let is_unfit = opened.unfit.is_some();
         self.enter(opened);
         // Of one that cannot have the filter, the event about that says it all.
@@ -204,7 +210,7 @@ impl AfPacket {
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(error) => {
-                self.tell(&link.name, format!("appeared but cannot be captured: {error}"), true);
+                self.fail(link, format!("appeared but cannot be captured: {error}"));
                 Ok(None)
             }
         }

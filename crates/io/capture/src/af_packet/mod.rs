@@ -13,6 +13,9 @@
 //! | `pattern` | which interfaces are meant |
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
 //! | `flow_share` | the program that shares packets among workers |
+//! | `spares` | sockets kept for interfaces that come later |
+//! | `uncaptured` | interfaces that could not be opened then |
+//! | `groups` | fanout groups of workers |
 //! | `growing` | rings that begin small |
 //! | `tap` | one socket on one interface: ring, counters, state of the link |
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
@@ -34,6 +37,7 @@ mod counts;
 mod error;
 mod extended;
 mod flow_share;
+mod groups;
 mod growing;
 mod kernel_filter;
 mod links;
@@ -46,8 +50,10 @@ mod pattern;
 mod settings;
 mod single;
 mod size;
+mod spares;
 mod tap;
 mod timestamps;
+mod uncaptured;
 mod vlan;
 
 use std::os::fd::AsFd;
@@ -79,6 +85,7 @@ pub use timestamps::TimestampSource;
 use growing::Growth;
 use opener::{OpenTap, Opener, Shared};
 use tap::Tap;
+use uncaptured::UncapturedList;
 
 /// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
 /// is.
@@ -111,6 +118,7 @@ pub struct AfPacket {
     monitor: RouteSocket,
     changes: Vec<LinkChange>,
     events: Vec<Event>,
+    uncaptured: UncapturedList,
     /// Fragments apart from their flow that were reported.
     told_apart: u64,
     poller: Poller,
@@ -203,6 +211,7 @@ impl AfPacket {
             monitor,
             changes: Vec::new(),
             events: Vec::new(),
+            uncaptured: UncapturedList::default(),
             told_apart: 0,
             poller: Poller::new(),
             wakeup: Arc::new(wakeup),
@@ -533,7 +542,7 @@ impl Drop for AfPacket {
     fn drop(&mut self) {
         self.finish_growing(true);
         let mut taps = std::mem::take(&mut self.taps);
-        let mut spares = self.opener.take_spares();
+        let mut spares = self.opener.spares.take();
         std::thread::scope(|scope| {
             while taps.len() + spares.len() > CLOSED_IN_TURN {
                 let (some, more) = (last(&mut taps), last(&mut spares));

@@ -7,12 +7,9 @@
 //!
 //! A worker's socket gets every packet between bind and joining its group; so it lets nothing in until all have joined.
 //! Several interfaces are opened closed too, so that they start within microseconds of each other.
-//! Sockets need a right that is given up once the capture runs. For interfaces that come later, some are opened in
-//! advance and kept: they cost a descriptor each.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tapline_bpf::{Insn, code};
 use tapline_ir::CompiledFilter;
@@ -26,14 +23,13 @@ use super::block::Frame;
 use super::counting::{Counting, KernelTally};
 use super::extended::{Accepted, Loaded, text};
 use super::flow_share::SharedFlowShare;
+use super::groups::Groups;
 use super::growing::{self, Growable};
 use super::pattern::Patterns;
+use super::spares::Spares;
 use super::tap::{Parts, Tap};
 use super::{AfPacketError, AfPacketSettings, CaptureDirection, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
-
-/// Sockets kept for interfaces that come later.
-const SPARES: usize = 16;
 
 /// Bytes of a link's header, with two VLAN tags, at most.
 const LINK_HEADER_LEN: u32 = 22;
@@ -53,8 +49,7 @@ const REFUSE_ALL: [Insn; 1] = [Insn::new(code::RET | code::K, 0)];
 /// State that workers share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared {
-    /// Fanout groups by interface.
-    groups: Arc<Mutex<BTreeMap<u32, u16>>>,
+    pub(super) groups: Groups,
     /// Filters that were too large for classic BPF.
     loaded: Loaded,
     /// Programs that share packets by flow.
@@ -77,9 +72,8 @@ pub(super) struct Opener {
     pub(super) patterns: Patterns,
     pub(super) route: RouteSocket,
     pub(super) control: LinkControl,
-    namespace: Option<NetNs>,
-    spares: Vec<PacketSocket>,
-    shared: Shared,
+    pub(super) spares: Spares,
+    pub(super) shared: Shared,
     memory: u64,
     restriction: RefCell<Restriction>,
 }
@@ -95,6 +89,21 @@ pub(super) struct OpenTap {
     /// Reason for which the interface does not support the filter: its packets are lent to be counted.
     pub(super) unfit: Option<String>,
     pub(super) events: Vec<Event>,
+}
+
+/// The ring that an interface is to have, one of `rings` in all.
+struct RingWish {
+    id: InterfaceId,
+    speed: Option<u64>,
+    rings: u64,
+    /// Whether it may begin small.
+    grows: bool,
+}
+
+/// A socket's set-up.
+struct SetUp {
+    parts: Parts,
+    is_filtered: bool,
 }
 
 enum InterfaceFilter {
@@ -138,15 +147,23 @@ impl Opener {
         let links = route.links().map_err(|e| AfPacketError::of_call("network interfaces", e))?;
         let patterns = Patterns::resolve(&settings.interfaces, &links)?;
         let memory = tapline_sys::usage::physical_memory();
-        let spares = Vec::new();
         let restriction = RefCell::new(Restriction::Never);
         shared.flow_share.load(&settings);
-        Ok(Opener { settings, patterns, route, control, namespace, spares, shared, memory, restriction })
+        Ok(Opener {
+            settings,
+            patterns,
+            route,
+            control,
+            spares: Spares::new(namespace),
+            shared,
+            memory,
+            restriction,
+        })
     }
 
     /// A socket that hears of changes.
     pub(super) fn monitor(&self) -> Result<RouteSocket, AfPacketError> {
-        within(&self.settings, self.namespace.as_ref(), RouteSocket::monitor)?
+        within(&self.settings, self.spares.namespace(), RouteSocket::monitor)?
             .map_err(|e| AfPacketError::of_call("network interfaces", e))
     }
 
@@ -157,18 +174,9 @@ impl Opener {
 
     /// Opens sockets in advance, where some may be needed later; `growable` of them for rings that grow.
     pub(super) fn keep_spares(&mut self, growable: usize) {
-        let is_needed = self.patterns.is_open() || self.settings.workers > 1;
-        while is_needed && self.spares.len() < SPARES + growable {
-            match self.new_socket() {
-                Ok(socket) => self.spares.push(socket),
-                Err(_) => return,
-            }
+        if self.patterns.is_open() || self.settings.workers > 1 {
+            self.spares.fill(growable);
         }
-    }
-
-    /// Takes what [`keep_spares`](Self::keep_spares) opened and nothing used.
-    pub(super) fn take_spares(&mut self) -> Vec<PacketSocket> {
-        std::mem::take(&mut self.spares)
     }
 
     /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
@@ -185,26 +193,55 @@ impl Opener {
         let filter = self.wanted(&interface)?;
         events.extend(filter.unfit().map(|reason| unfit_event(&interface, reason)));
         self.check_queue(link).map_err(|error| Error::source(name, error))?;
-        let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
+        let socket =
+            self.spares.socket().map_err(|e| Error::source(name, AfPacketError::of_call(name, e)))?;
+        let wish = RingWish { id, speed, rings, grows };
+        let set_up = match self.set_up(&socket, link, &filter, &wish, &mut events) {
+            Ok(Some(set_up)) => set_up,
+            failed => {
+                self.put_back(socket, link);
+                // An old kernel: the ring is whole from the start.
+                return failed.and_then(|_| self.open_ring(link, id, rings, false));
+            }
+        };
+        let SetUp { parts, is_filtered } = set_up;
+        let tap = Tap::new(link, socket, parts);
+        events.extend(state_event(&tap));
+        let is_filtered = is_filtered && !self.is_lent_unfit(&filter);
+        let refuses = is_filtered && !matches!(filter, InterfaceFilter::AcceptAll);
+        let unfit = filter.unfit().map(str::to_owned);
+        Ok(OpenTap { tap, interface, is_filtered, refuses, unfit, events })
+    }
 
-        let socket = self.socket().map_err(fail)?;
+    /// Sets a socket up for an interface; `None` if the kernel has no groups for rings that grow.
+    fn set_up(
+        &mut self,
+        socket: &PacketSocket,
+        link: &Link,
+        filter: &InterfaceFilter,
+        wish: &RingWish,
+        events: &mut Vec<Event>,
+    ) -> Result<Option<SetUp>, Error> {
+        let name = link.name.as_str();
+        let &RingWish { id, speed, rings, grows } = wish;
+        let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
         }
-        let programs = self.programs(link.is_loopback(), &socket, &filter);
+        let programs = self.programs(link.is_loopback(), socket, filter);
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
-        let counting = match self.is_lent_unfit(&filter) {
+        let counting = match self.is_lent_unfit(filter) {
             true => None,
-            false => self.attach_counting(&socket, &programs, name, &mut events)?,
+            false => self.attach_counting(socket, &programs, name, events)?,
         };
         let attached = match &counting {
             Some(counting) => Some(Accepted::Counting(Arc::clone(counting))),
-            None => self.attach_watched(&socket, &programs),
+            None => self.attach_watched(socket, &programs),
         };
         let (accepted, is_filtered) = match attached {
             Some(accepted) => (accepted, true),
-            None => attach(&socket, programs, &self.shared.loaded, &mut events, name).map_err(fail)?,
+            None => attach(socket, programs, &self.shared.loaded, events, name).map_err(fail)?,
         };
         if starts_closed {
             socket.attach_drop_all().map_err(fail)?;
@@ -219,35 +256,41 @@ impl Opener {
         let whole = self.geometry(speed, rings, only_len, link.mtu);
         let first = if only_len.is_none() && grows { self.first_ring(link, whole, rings) } else { None };
         let geometry = first.unwrap_or(whole);
-        let (ring, geometry) = map_ring(&socket, geometry, self.settings.receive_hash, name, &mut events)?;
-        let settings = Arc::clone(&self.settings);
-        timestamps::set_up(settings.timestamps, name, &mut self.control, &socket)
+        let (ring, geometry) = map_ring(socket, geometry, self.settings.receive_hash, name, events)?;
+        timestamps::set_up(self.settings.timestamps, name, &mut self.control, socket)
             .map_err(|error| Error::source(name, error))?;
-        self.join_promiscuous(link, &socket, &mut events);
+        self.join_promiscuous(link, socket, events);
         socket.bind(link.index).map_err(fail)?;
+        let (mut group, mut growable) = (None, None);
         if is_shared {
-            self.join_group(link, &socket).map_err(fail)?;
+            let Shared { groups, flow_share, .. } = &self.shared;
+            let ignores_sent = self.ignores_sent(link.is_loopback());
+            let join = |known| flow_share.join(socket, link, known, &self.settings, ignores_sent);
+            group = Some(groups.join(link.index, join).map_err(fail)?);
             let refusal = self.shared.flow_share.refusal(link, &self.settings);
             events.extend(refusal.map(|text| Event { interface: name.to_owned(), text, is_warning: false }));
         }
-        let mut growable = None;
         if first.is_some() {
-            let Ok(group) = growing::make_group(&socket, self.ignores_sent(link.is_loopback())) else {
-                // An old kernel: the ring is whole from the start.
-                drop((socket, ring));
-                return self.open_ring(link, id, rings, false);
+            let Ok(alone) = growing::make_group(socket, self.ignores_sent(link.is_loopback())) else {
+                return Ok(None);
             };
-            growable = Some(Growable { geometry: whole, group });
+            group = Some(alone);
+            growable = Some(Growable { geometry: whole, group: alone });
         }
-        let snap_len = self.snap_len(&filter);
-        let frame = Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len };
+        let snap_len = self.snap_len(filter);
+        let frame = Frame { interface: id, has_vnet_header: self.settings.vnet_header, snap_len };
         let program = starts_closed.then_some(accepted);
-        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, counting, program, growable });
-        events.extend(state_event(&tap));
-        let is_filtered = is_filtered && !self.is_lent_unfit(&filter);
-        let refuses = is_filtered && !matches!(filter, InterfaceFilter::AcceptAll);
-        let unfit = filter.unfit().map(str::to_owned);
-        Ok(OpenTap { tap, interface, is_filtered, refuses, unfit, events })
+        let parts = Parts { id, ring, geometry, frame, counting, program, group, growable };
+        Ok(Some(SetUp { parts, is_filtered }))
+    }
+
+    /// Keeps the socket of an interface that was not opened, or is no longer there, for others.
+    pub(super) fn put_back(&mut self, socket: PacketSocket, link: &Link) {
+        if self.joins_promiscuous(&link.name, link.is_loopback()) {
+            // Where it was not joined there is nothing to leave.
+            let _ = socket.leave_promiscuous(link.index);
+        }
+        self.spares.put_back(socket);
     }
 
     /// Refuses a receive queue that the interface does not have.
@@ -280,17 +323,6 @@ impl Opener {
         interface.speed = speed;
         interface.filter.clone_from(&self.settings.filter_text);
         interface
-    }
-
-    fn socket(&mut self) -> Result<PacketSocket, SyscallError> {
-        self.new_socket().or_else(|error| self.spares.pop().ok_or(error))
-    }
-
-    fn new_socket(&self) -> Result<PacketSocket, SyscallError> {
-        match &self.namespace {
-            Some(namespace) => namespace.run(PacketSocket::open)?,
-            None => PacketSocket::open(),
-        }
     }
 
     /// The filter of an interface.
@@ -439,7 +471,7 @@ impl Opener {
         let name = tap.name.as_str();
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
         let filter = self.wanted(interface)?;
-        let socket = self.socket().map_err(fail)?;
+        let socket = self.spares.socket().map_err(fail)?;
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
         }
@@ -461,15 +493,6 @@ impl Opener {
 
     fn joins_promiscuous(&self, name: &str, is_loopback: bool) -> bool {
         self.settings.promiscuous && self.patterns.is_chosen(name) && !is_loopback
-    }
-
-    fn join_group(&self, link: &Link, socket: &PacketSocket) -> Result<(), SyscallError> {
-        let mut groups = self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let ignore_sent = self.ignores_sent(link.is_loopback());
-        let known = groups.get(&link.index).copied();
-        let group = self.shared.flow_share.join(socket, link, known, &self.settings, ignore_sent)?;
-        groups.insert(link.index, group);
-        Ok(())
     }
 }
 

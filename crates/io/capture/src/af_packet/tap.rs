@@ -54,8 +54,8 @@ pub(super) struct Tap {
     program: Option<Accepted>,
     /// The larger ring that it may have.
     pub(super) growable: Option<Growable>,
-    /// Whether the socket is a member of a fanout group: it can then not be bound again.
-    pub(super) is_in_group: bool,
+    /// The fanout group of the socket, which can then not be bound again.
+    pub(super) group: Option<u16>,
     /// Whether blocks were full before their time, or many, since this was looked at.
     is_crowded: bool,
     /// The beginning of a second by the packets' clock, and the blocks handed over in it.
@@ -65,18 +65,18 @@ pub(super) struct Tap {
 /// The parts of a tap.
 pub(super) struct Parts {
     pub(super) id: InterfaceId,
-    pub(super) socket: PacketSocket,
     pub(super) ring: BlockRing,
     pub(super) geometry: RingGeometry,
     pub(super) frame: Frame,
     pub(super) counting: Option<Arc<Counting>>,
     pub(super) program: Option<Accepted>,
+    pub(super) group: Option<u16>,
     pub(super) growable: Option<Growable>,
 }
 
 impl Tap {
-    pub(super) fn new(link: &Link, parts: Parts) -> Tap {
-        let Parts { id, socket, ring, geometry, frame, counting, program, growable } = parts;
+    pub(super) fn new(link: &Link, socket: PacketSocket, parts: Parts) -> Tap {
+        let Parts { id, ring, geometry, frame, counting, program, group, growable } = parts;
         Tap {
             id,
             name: link.name.clone(),
@@ -96,8 +96,8 @@ impl Tap {
             blocks_since_reading: 0,
             counting,
             program,
+            group,
             growable,
-            is_in_group: growable.is_some(),
             is_crowded: false,
             second: (Timestamp::EPOCH, 0),
         }
@@ -127,8 +127,8 @@ impl Tap {
             blocks_since_reading: 0,
             counting: None,
             program: None,
+            group: self.group,
             growable: None,
-            is_in_group: true,
             is_crowded: false,
             second: (Timestamp::EPOCH, 0),
         }

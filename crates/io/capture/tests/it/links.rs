@@ -104,6 +104,40 @@ fn it_is_captured_again_without_any_privilege() {
     }
 }
 
+/// Namespaces keep the numbers of interfaces that are moved to them, and `ip link add` takes one.
+#[test]
+fn an_interface_with_the_number_of_a_removed_one_is_captured() {
+    let Some(namespace) = bench("an_interface_with_the_number_of_a_removed_one_is_captured") else { return };
+    let settings = AfPacketSettings { workers: 2, ..settings(&namespace, &["far*"]) };
+    let mut sources = AfPacket::open_workers(settings).unwrap();
+    let number = sources[0].interfaces()[0].if_index.to_string();
+    let mut before = FAR;
+    for (round, name) in [FAR, FAR, "far7", FAR].into_iter().enumerate() {
+        send(&namespace, NEAR, 100, numbered);
+        arrive_among(&mut sources, 100 * (round as u64 + 1));
+        namespace.ip(&["link", "delete", NEAR]).unwrap();
+        drive(&mut sources[0], |_, events| told(events, before, "was removed"));
+        let add = ["link", "add", name, "index", &number, "type", "veth", "peer", "name", NEAR];
+        namespace.ip(&add).unwrap();
+        for end in [name, NEAR] {
+            namespace.ip(&["link", "set", end, "up"]).unwrap();
+        }
+        let is_captured =
+            |events: &[Event]| told(events, name, "came back") || told(events, name, "captured too");
+        let (_, events) = drive(&mut sources[0], |_, events| is_captured(events));
+        assert!(!told(&events, name, "cannot"), "{events:?}");
+        // The second worker was at work: it hears of both at once.
+        sources[1].events();
+        before = name;
+    }
+    send(&namespace, NEAR, 100, numbered);
+    arrive_among(&mut sources, 500);
+    sources.iter_mut().for_each(|source| drop(finish(source)));
+    let ring =
+        |source: &mut AfPacket| source.account().iter().map(|one| one.ring.unwrap().received).sum::<u64>();
+    assert_eq!(sources.iter_mut().map(ring).sum::<u64>(), 500);
+}
+
 #[test]
 fn an_interface_gone_for_good_ends_the_capture() {
     let Some(namespace) = bench("an_interface_gone_for_good_ends_the_capture") else { return };
