@@ -82,6 +82,7 @@ pub mod tsc;
 pub mod udp;
 pub mod unnamed;
 pub mod usage;
+pub mod waiting;
 pub mod xsk;
 
 pub use bell::{Bell, BellEvent};

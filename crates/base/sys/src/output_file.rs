@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::{privilege, sandbox};
+use crate::{privilege, sandbox, waiting};
 
 /// Whether root follows links: a decision of the command line, made once.
 static FOLLOWS_LINKS: AtomicBool = AtomicBool::new(false);
@@ -162,9 +162,9 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let refuses_links =
         privilege::is_root() && !FOLLOWS_LINKS.load(Ordering::Relaxed) && !is_made_by_system(path);
     if !refuses_links {
-        return options.open(path);
+        return waiting::open(path, || options.open(path));
     }
-    let opened = options.custom_flags(libc::O_NOFOLLOW).open(path);
+    let opened = waiting::open(path, || options.custom_flags(libc::O_NOFOLLOW).open(path));
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => io::Error::new(
             io::ErrorKind::AlreadyExists,

@@ -7,20 +7,26 @@ use anyhow::{Context, Result};
 use tapline_file::{FileInput, FileSource};
 use tapline_graph::Control;
 
+use tapline_sys::waiting;
+
 use crate::escape::plain;
 use crate::live::link_type_text;
 use crate::stream::{self, Stream};
 
 /// Opens a regular file, a pipe, a device, or standard input (`-`).
 pub(crate) fn open(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
+    // A pipe waits for its writer, and for the head of the file.
     if path.as_os_str() == "-" {
         let input = Stream::standard_input(Arc::clone(control))?;
-        return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
+        return Ok(waiting::run(|| FileInput::open_stream(Box::new(input), "standard input"))?);
     }
     if stream::is_stream(path) {
-        let name = path.display().to_string();
-        let input = Stream::open(path, Arc::clone(control)).with_context(|| format!("cannot open {name}"))?;
-        return Ok(FileInput::open_stream(Box::new(input), &name)?);
+        return waiting::run(|| {
+            let name = path.display().to_string();
+            let input = Stream::open(path, Arc::clone(control));
+            let input = input.with_context(|| format!("cannot open {name}"))?;
+            Ok(FileInput::open_stream(Box::new(input), &name)?)
+        });
     }
     Ok(FileInput::open_file(path)?)
 }

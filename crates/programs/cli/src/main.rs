@@ -211,6 +211,10 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
+    if let Err(error) = signals::ignore_early_orders() {
+        let _ = writeln!(io::stderr(), "tapline: cannot install a signal handler: {error}");
+        return ExitCode::FAILURE;
+    }
     let arguments = arguments();
     let line = match configuration::command_line(Cli::command(), &arguments) {
         Ok(line) => line,

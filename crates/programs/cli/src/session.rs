@@ -48,7 +48,7 @@ impl Session {
 
     /// Catches signals from the first call on. Live captures call it before they open their interfaces, so that they
     /// end with their account from the first packet on. A file may keep us waiting for its writer: until it is open,
-    /// Ctrl-C may end the program as it ends any other.
+    /// Ctrl-C may end the program as it ends any other, and SIGTERM ends it also where it was called before.
     pub(crate) fn catch(&mut self) -> io::Result<()> {
         if self.caught.is_none() {
             self.caught = Some(signals::catch()?);
@@ -94,10 +94,10 @@ impl Session {
         }
         if let Some(duration) = duration {
             let control = Arc::clone(&self.control);
-            thread::spawn(move || {
+            signals::start_thread("duration", move || {
                 thread::sleep(duration);
                 control.stop();
-            });
+            })?;
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use tapline_graph::Control;
-use tapline_sys::Poller;
+use tapline_sys::{Poller, waiting};
 
 use crate::session::clock;
 
@@ -38,12 +38,27 @@ pub(crate) fn sleep(time: Duration, is_over: &AtomicBool) -> bool {
     false
 }
 
+/// Has orders to a run, SIGUSR1 and SIGUSR2, do nothing while there is none: their default would end the program.
+///
+/// # Errors
+/// If a handler cannot be installed.
+pub(crate) fn ignore_early_orders() -> io::Result<()> {
+    let nothing = Arc::new(AtomicBool::new(false));
+    // Not ignored: programs that are started would inherit that.
+    [SIGUSR1, SIGUSR2]
+        .into_iter()
+        .try_for_each(|signal| flag::register(signal, Arc::clone(&nothing)).map(drop))
+}
+
 /// Signals that are caught and wait to be obeyed.
 pub(crate) struct CaughtSignals {
     signals: Signals,
     /// Whether the next SIGINT gives up at once.
     gives_up: Arc<AtomicBool>,
-    while_opening: SigId,
+    /// Handlers until all is open.
+    while_opening: Vec<SigId>,
+    /// The status with which a signal ends the program where it waits for the other end of a pipe.
+    order: Arc<AtomicUsize>,
     /// Set by the handlers of the signals that end a run.
     has_ended: Arc<AtomicBool>,
     terminal: Terminal,
@@ -104,26 +119,46 @@ impl HangUps {
                 }
             }
         };
-        thread::Builder::new().name("signals".to_owned()).spawn(work).map(|_| ())
+        start_thread("signals", work)
     }
 }
 
+/// Starts a thread that ends with the program.
+///
+/// # Errors
+/// If the system has no room for it; the message names the remedy.
+pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let started = thread::Builder::new().name(name.to_owned()).spawn(work);
+    started.map(drop).map_err(|error| {
+        let text =
+            format!("cannot start the thread {name:?}: {error}; allow more of them (ulimit -u, TasksMax=)");
+        io::Error::new(error.kind(), text)
+    })
+}
+
 /// Catches signals from now on, so that none ends the program unaccounted. They wait until [`CaughtSignals::obey`]; but
-/// until then a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that
-/// it opens.
+/// until then a second SIGINT gives up at once. While the program waits for the other end of a pipe that it opens,
+/// SIGTERM and SIGHUP end it at once, too.
 ///
 /// # Errors
 /// If a handler cannot be installed.
 pub(crate) fn catch() -> io::Result<CaughtSignals> {
     let gives_up = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
-    let while_opening = flag::register(SIGINT, Arc::clone(&gives_up))?;
+    let mut while_opening = vec![flag::register(SIGINT, Arc::clone(&gives_up))?];
+    let (order, is_waiting) = (waiting::order(), waiting::is_waiting());
+    for signal in [SIGTERM, SIGHUP] {
+        let status = 128 + signal;
+        while_opening.push(flag::register_usize(signal, Arc::clone(&order), status as usize)?);
+        while_opening.push(flag::register_conditional_shutdown(signal, status, Arc::clone(&is_waiting))?);
+    }
     let has_ended = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         flag::register(signal, Arc::clone(&has_ended))?;
     }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ])?;
-    Ok(CaughtSignals { signals, gives_up, while_opening, has_ended, terminal: Terminal::of_process() })
+    let terminal = Terminal::of_process();
+    Ok(CaughtSignals { signals, gives_up, while_opening, order, has_ended, terminal })
 }
 
 impl CaughtSignals {
@@ -138,12 +173,15 @@ impl CaughtSignals {
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let CaughtSignals { mut signals, gives_up, while_opening, has_ended, terminal } = self;
+        let CaughtSignals { mut signals, gives_up, while_opening, order, has_ended, terminal } = self;
         control.set_signal_flag(has_ended);
-        low_level::unregister(while_opening);
+        for handler in while_opening {
+            low_level::unregister(handler);
+        }
+        order.store(0, Ordering::SeqCst);
         gives_up.store(false, Ordering::Relaxed);
         let leaves = Arc::default();
-        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        start_thread("signals", move || {
             for signal in &mut signals {
                 match signal {
                     SIGUSR1 => control.request_report(),
@@ -157,8 +195,7 @@ impl CaughtSignals {
                     interrupt(&control, &gives_up, &leaves);
                 }
             }
-        })?;
-        Ok(())
+        })
     }
 }
 
@@ -189,10 +226,14 @@ fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicB
     });
 }
 
-/// Does something once [`GRACE`] is over, if the program has not ended by then.
+/// Does something once [`GRACE`] is over, if the program has not ended by then. Without a thread for it nothing is done:
+/// the order to stop holds.
 fn later(then: impl FnOnce() + Send + 'static) {
-    thread::spawn(move || {
+    let started = start_thread("grace", move || {
         thread::sleep(GRACE);
         then();
     });
+    if let Err(error) = started {
+        let _ = writeln!(io::stderr(), "tapline: {error}; another Ctrl-C cannot hurry the end");
+    }
 }

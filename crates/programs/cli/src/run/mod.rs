@@ -153,6 +153,8 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
         let interfaces = opened.interfaces.clone();
         Reloader::new(args.clone(), opened.opener.for_changes(), plan, Arc::clone(&common), interfaces)
     });
+    // Before signals are obeyed: outputs that are opened here may wait for the reader of a pipe.
+    let built = opened.workers(&meters, &common)?;
     let control = Arc::clone(&opened.session.control);
     opened.session.obey_with(options.duration, move || {
         reloader.iter_mut().for_each(Reloader::reload);
@@ -162,8 +164,7 @@ fn drive(options: &RunOptions, plan: &Plan, reload: Option<&RunArgs>) -> Result<
     let counters = if is_shown { Counters::All } else { Counters::None };
     let text = |report: &RunningReport<'_>| reporting::running_text(options, report);
     let watcher = Watcher::new(workers, workers > 1, counters, text);
-    let workers = opened.workers(&meters, &common)?;
-    let done = opened.session.drive(workers, &watcher)?;
+    let done = opened.session.drive(built, &watcher)?;
     places.end()?;
     let unfit = opened.opener.compiler.unfit();
     let failure = opened.session.failure(&done.ended, done.account.outputs().count() <= 1);

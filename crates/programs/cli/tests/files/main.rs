@@ -30,6 +30,7 @@ mod laws;
 mod manual;
 mod metrics;
 mod names;
+mod orders;
 mod outputs;
 mod parquet;
 mod pieces;
