@@ -35,6 +35,8 @@ pub struct StageAccount {
     pub name: String,
     /// The stage's class, such as `filter`.
     pub class: &'static str,
+    /// Key of its node: equal for one stage in the graphs of all workers. Names need not be unique.
+    pub key: u64,
     /// Packets that its predecessors handed to it; `None` for a source.
     pub handed: Option<u64>,
     /// Packets that came in.
@@ -156,14 +158,14 @@ impl GraphAccount {
         before.chain(self.outputs().map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
-    /// Adds another worker's account: outputs of one name are one.
+    /// Adds another worker's account: stages with one key are one.
     pub fn merge(&mut self, other: GraphAccount) {
         merge_interfaces(&mut self.interfaces, other.interfaces);
         self.delivered += other.delivered;
         self.unexamined += other.unexamined;
         self.paused += other.paused;
         for theirs in other.stages {
-            match self.stages.iter_mut().find(|ours| ours.name == theirs.name) {
+            match self.stages.iter_mut().find(|ours| ours.key == theirs.key) {
                 Some(ours) => ours.merge(theirs),
                 None => self.stages.push(theirs),
             }
@@ -171,7 +173,8 @@ impl GraphAccount {
     }
 
     /// Adds the account of the stages that run once for all workers. Packets that workers handed to them are in `tail`,
-    /// or still queued; after the end, queued packets count as unexamined.
+    /// or still queued; after the end, queued packets count as unexamined. The planner gives both ends of a queue a name
+    /// that no other stage has.
     pub fn join(&mut self, tail: GraphAccount, has_ended: bool) {
         for stage in tail.stages {
             let Some(ours) = self.stages.iter_mut().find(|ours| ours.name == stage.name) else {

@@ -370,6 +370,7 @@ impl Graph {
         StageAccount {
             name: node.name.clone(),
             class: node.class,
+            key: node.key,
             handed: (!node.inputs.is_empty()).then(|| self.handed(node)),
             received: node.received.packets,
             bytes: node.received.bytes,

@@ -60,6 +60,6 @@ impl Chain {
 }
 
 /// The name of an output's stage in a chain: that in its account.
-pub fn output_name(output: &dyn Stage) -> String {
+fn output_name(output: &dyn Stage) -> String {
     output.counters().output.unwrap_or_default().name
 }

@@ -91,7 +91,7 @@ pub use tapline_watch::CommandStarter;
 
 pub use arrow::arrow_output;
 pub use bounce::{Bounce, CLASS as BOUNCE};
-pub use chain::{Chain, output_name};
+pub use chain::Chain;
 pub use classes::{DEVICE, FILE, FILTER_TEXT, JSON, LISTEN, PRINT, RECORD, STORE, catalog};
 pub use filter::{CompileFilter, CompileNative, FilterStage, fits_any};
 pub use flow_results::{FlowResults, FlowRow};

@@ -54,7 +54,7 @@ impl SharedOutput {
     }
 
     /// The account of the packets of all workers.
-    pub fn account(&self) -> OutputAccount {
+    fn account(&self) -> OutputAccount {
         let inner = self.lock();
         let mut account = inner.output.counters().output.unwrap_or_default();
         account.lost += inner.late;

@@ -443,7 +443,7 @@ mod tests {
             received: 1000,
             passed: 1000,
             counters,
-            bytes: 0,
+            ..StageAccount::default()
         };
         let output = OutputAccount { name: "out.pcapng".into(), written: 1000, ..OutputAccount::default() };
         let mut source = stage("source", StageCounters::default());

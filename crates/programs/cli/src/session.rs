@@ -9,7 +9,7 @@ mod watcher;
 mod workers;
 
 pub(crate) use watcher::{Counters, RunningReport, Watcher};
-pub(crate) use workers::{BuiltGraph, Completer, Finished, Outputs, WorkerGraph, Workers, share};
+pub(crate) use workers::{BuiltGraph, Finished, Outputs, WorkerGraph, Workers, share};
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};

@@ -26,7 +26,7 @@ use tapline_graph::{GraphAccount, RunReport, Stage, Table};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
 use tapline_source::Source;
-use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, Names, input_file, output_name};
+use tapline_stages::{Chain, ChunkSettings, CompileFpl, FplProgram, Names, input_file};
 use tapline_sys::output_file;
 
 use crate::args::FplArgs;
@@ -203,11 +203,8 @@ fn workers(
     run: &Run,
 ) -> Result<Workers> {
     let (workers, is_only) = (sources.len(), outputs.len() == 1);
-    let (sets, completers) = if workers == 1 {
-        (vec![outputs], Vec::new())
-    } else {
-        share(outputs.into_iter().map(|output| (output_name(&*output), output)), workers, is_only)
-    };
+    let (sets, completers) =
+        if workers == 1 { (vec![outputs], Vec::new()) } else { share(outputs, workers, is_only) };
     let mut heads = Vec::new();
     for (worker, (source, outputs)) in sources.into_iter().zip(sets).enumerate() {
         let chain = chain(args, worker, run.filtering.names()?, run);

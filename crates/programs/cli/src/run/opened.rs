@@ -17,7 +17,7 @@ use tapline_graph::plan::{self, Plan, SplitPlan, WorkerContext};
 use tapline_graph::{Control, MergeInputs, MergedSource, Stage, WorkerMerge, WorkerSource};
 use tapline_meters::Meters;
 use tapline_packet::Interface;
-use tapline_stages::{CommandStarter, StageSettings};
+use tapline_stages::{CommandStarter, SharedOutput, StageSettings};
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::AllowedAccess;
 
@@ -26,7 +26,7 @@ use super::settings::RunSettings;
 use crate::args::{LanguageArgs, SNAP_LEN};
 use crate::compiler::Compiler;
 use crate::privileges;
-use crate::session::{BuiltGraph, Completer, Outputs, Session, WorkerGraph, Workers, clock, share};
+use crate::session::{BuiltGraph, Outputs, Session, WorkerGraph, Workers, clock, share};
 
 /// A plan with its sources and outputs.
 pub(crate) struct OpenPlan<'p> {
@@ -122,8 +122,8 @@ impl<'p> OpenPlan<'p> {
             let alone = Workers::alone(sources, builder.build(&parts.head, 0, None, head_outputs)?);
             return Ok(Workers { has_scripts: self.plan.has(Property::Scripts), ..alone });
         }
-        let (head_handles, mut completers) = handles(&parts.head, head_outputs, workers);
-        let (mut tail_handles, of_tail) = handles(&parts.tail, tail_outputs, 1);
+        let (head_handles, mut completers) = handles(head_outputs, workers);
+        let (mut tail_handles, of_tail) = handles(tail_outputs, 1);
         completers.extend(of_tail);
         let join = WorkerMerge::new(parts.exits, inlets, workers, mem::take(interfaces));
         let mut heads = Vec::new();
@@ -164,11 +164,10 @@ impl GraphBuilder<'_> {
 }
 
 /// For each worker its handles of the outputs of a plan, and those that complete them.
-fn handles(plan: &Plan, outputs: Outputs, workers: usize) -> (Vec<Outputs>, Vec<Completer>) {
+fn handles(outputs: Outputs, workers: usize) -> (Vec<Outputs>, Vec<SharedOutput>) {
     let (numbers, outputs): (Vec<usize>, Vec<Box<dyn Stage>>) = outputs.into_iter().unzip();
-    let names = numbers.iter().map(|number| plan.nodes[*number].name.clone());
     // The stages of a graph count packets for all that follows them: what an output no longer takes is lost there.
-    let (handles, completers) = share(names.zip(outputs), workers, false);
+    let (handles, completers) = share(outputs, workers, false);
     let numbered = |handles: Vec<Box<dyn Stage>>| numbers.iter().copied().zip(handles).collect();
     (handles.into_iter().map(numbered).collect(), completers)
 }

@@ -48,15 +48,9 @@ pub(crate) struct Workers {
     /// The work that is done once for all workers.
     pub(crate) tail: Option<WorkerGraph>,
     /// The handles that complete outputs once all workers are done.
-    pub(crate) completers: Vec<Completer>,
+    pub(crate) completers: Vec<SharedOutput>,
     /// Whether scripts may need more stack than this thread has.
     pub(crate) has_scripts: bool,
-}
-
-/// The handle that completes an output that workers share.
-pub(crate) struct Completer {
-    stage: String,
-    output: SharedOutput,
 }
 
 /// Result of all workers.
@@ -68,18 +62,18 @@ pub(crate) struct Finished {
     pub(crate) ticks: u64,
 }
 
-/// Handles of outputs for each of several workers, and those that complete them. Outputs come with the names of their
-/// stages. `is_only` says that each packet goes to one of them only.
+/// Handles of outputs for each of several workers, and those that complete them. `is_only` says that each packet goes to
+/// one of them only.
 pub(crate) fn share(
-    outputs: impl IntoIterator<Item = (String, Box<dyn Stage>)>,
+    outputs: Vec<Box<dyn Stage>>,
     workers: usize,
     is_only: bool,
-) -> (Vec<Vec<Box<dyn Stage>>>, Vec<Completer>) {
+) -> (Vec<Vec<Box<dyn Stage>>>, Vec<SharedOutput>) {
     let mut sets: Vec<Vec<Box<dyn Stage>>> = (0..workers).map(|_| Vec::new()).collect();
     let mut completers = Vec::new();
-    for (stage, output) in outputs {
+    for output in outputs {
         let mut handles = SharedOutput::handles(output, workers + 1, is_only);
-        completers.extend(handles.pop().map(|output| Completer { stage, output }));
+        completers.extend(handles.pop());
         sets.iter_mut().zip(handles).for_each(|(set, handle)| set.push(Box::new(handle)));
     }
     (sets, completers)
@@ -160,17 +154,18 @@ impl Workers {
             ended = ended.worse(head.ended);
             ticks += head.ticks;
         }
-        if let Some(tail) = tail {
-            account.join(tail.account, true);
-            ended = ended.worse(tail.ended);
-        }
-        for Completer { stage, output } in &mut self.completers {
+        ended = tail.into_iter().fold(ended, |ended, tail| ended.worse(tail.ended));
+        for output in &mut self.completers {
             if let Err(error) = output.complete(clocks(), &account.interfaces) {
                 ended = ended.worse(RunEnd::Failed(error));
             }
-            let stage = account.stages.iter_mut().find(|other| other.name == *stage);
-            stage.into_iter().for_each(|stage| stage.counters.output = Some(output.account()));
         }
+        // Only now are the counts of outputs final.
+        account.stages.clear();
+        let stages =
+            |worker: &WorkerGraph| GraphAccount { stages: worker.graph.account(), ..GraphAccount::default() };
+        self.heads.iter().for_each(|head| account.merge(stages(head)));
+        self.tail.iter().for_each(|tail| account.join(stages(tail), true));
         if let [first, others @ ..] = &mut *self.heads {
             others.iter().for_each(|other| first.graph.merge(&other.graph));
         }

@@ -393,6 +393,24 @@ fn workers_share_the_packets() {
 }
 
 #[test]
+fn files_of_workers_may_have_the_names_of_stages() {
+    let Some(namespace) = namespace("files_of_workers_may_have_the_names_of_stages") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["source", "filter", "limit", "snap", "text"] {
+        let words = ["-i", FAR, "--workers", "2", "-n", "--print", "-w", name, "--account", "full"];
+        let mut command = tapline(["capture", "--netns", namespace.name()]);
+        let live = Live::start_command(&namespace, 2, command.args(words).current_dir(folder.path()));
+        send(&namespace, &frames(17, 300), 300);
+        let finished = live.interrupt().succeeded();
+        let told = &finished.stderr;
+        assert!(!told.contains("NOT BALANCED"), "{name}: {told}");
+        let written = told.lines().filter(|line| line.contains("written") && line.ends_with(" 300"));
+        assert_eq!(written.count(), 2, "{name}: {told}");
+        assert_eq!(packets_of(&folder.path().join(name)).len(), 300, "{name}");
+    }
+}
+
+#[test]
 fn packets_of_interface_workers_are_in_order() {
     let Some(namespace) = namespace("packets_of_interface_workers_are_in_order") else {
         return;
