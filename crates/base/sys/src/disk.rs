@@ -1,8 +1,8 @@
 //! Files on a disk: room (statvfs(3), fallocate(2)), and reading that leaves the page cache to others (preadv2(2),
 //! open(2) `O_DIRECT`).
 
-use std::ffi::CString;
-use std::fs::{File, Metadata, OpenOptions};
+use std::ffi::{CStr, CString};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
@@ -37,6 +37,38 @@ pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
     check(CALL, unsafe { libc::statvfs(path.as_ptr(), &raw mut about) })?;
     let bytes = |blocks: libc::fsblkcnt_t| blocks.saturating_mul(about.f_frsize);
     Ok(DiskSpace { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
+}
+
+/// Renames a file of a file system. A file that has the new name, or gets it meanwhile, stays: only on file systems that
+/// always replace (`EINVAL`) one that gets it in the last moment does not.
+///
+/// # Errors
+/// The error of renameat2(2): `EEXIST` if the name is taken.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    let name = |path: &Path| CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other);
+    let (old, new) = (name(from)?, name(to)?);
+    let flags = libc::RENAME_NOREPLACE as libc::c_uint;
+    let moved = rename_at((libc::AT_FDCWD, &old), (libc::AT_FDCWD, &new), flags);
+    match moved.map_err(|error| error.source) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => match to.symlink_metadata() {
+            Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+            Err(_) => fs::rename(from, to),
+        },
+        moved => moved,
+    }
+}
+
+/// renameat2(2), of names in open folders.
+pub(crate) fn rename_at(
+    (from_folder, from): (libc::c_int, &CStr),
+    (to_folder, to): (libc::c_int, &CStr),
+    flags: libc::c_uint,
+) -> Result<(), SyscallError> {
+    // SAFETY: both names are C strings that live through the call.
+    let moved = unsafe {
+        libc::syscall(libc::SYS_renameat2, from_folder, from.as_ptr(), to_folder, to.as_ptr(), flags)
+    };
+    check("renameat2", moved as libc::c_int).map(|_| ())
 }
 
 /// Makes a file `len` bytes long and has the file system keep room for all of them. Unwritten bytes read as zeros.
@@ -361,6 +393,22 @@ mod tests {
         reserve_part(&file, 4096..3 * 4096).unwrap();
         let again = file.metadata().unwrap();
         assert_eq!((again.len(), room_of(&again) - room_of(&about)), (64 * 4096, 2 * 4096));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let [old, taken, link, free] = ["old", "taken", "link", "free"].map(|name| folder.path().join(name));
+        fs::write(&old, "ours").unwrap();
+        fs::write(&taken, "theirs").unwrap();
+        std::os::unix::fs::symlink("nowhere", &link).unwrap();
+        for name in [&taken, &link] {
+            assert_eq!(rename_new(&old, name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert_eq!(fs::read(&taken).unwrap(), b"theirs");
+        rename_new(&old, &free).unwrap();
+        assert_eq!((fs::read(&free).unwrap(), old.exists()), (b"ours".to_vec(), false));
+        assert_eq!(rename_new(&old, &free).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::SyscallError;
+use crate::disk::rename_at;
 use crate::error::check;
 
 /// Names that are tried for a private folder before giving up.
@@ -132,11 +133,7 @@ impl PrivateFolder<'_> {
         let name = c_string(name)?;
         let flags = if replaces { 0 } else { libc::RENAME_NOREPLACE };
         let (from, to) = (self.inner.fd.as_raw_fd(), self.outer.fd.as_raw_fd());
-        // SAFETY: `name` is a C string that lives through the call.
-        let moved = unsafe {
-            libc::syscall(libc::SYS_renameat2, from, name.as_ptr(), to, name.as_ptr(), flags as libc::c_uint)
-        };
-        check("renameat2", moved as libc::c_int).map(|_| ())
+        rename_at((from, &name), (to, &name), flags as libc::c_uint)
     }
 
     /// Removes the file of this name.

@@ -28,6 +28,7 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use crate::capability::{self, Capability};
+use crate::disk::rename_at;
 use crate::error::{check, check_len};
 use crate::{SyscallError, helper, output_file, privilege, sandbox};
 
@@ -268,12 +269,8 @@ fn rename(place: &OpenerState, from: &CString, to: &CString) -> io::Result<()> {
         other => other.map(|()| 0)?,
     };
     let dir = place.directory.as_raw_fd();
-    let move_with = |flags: libc::c_uint| {
-        // SAFETY: both names are NUL-terminated strings that live through the call.
-        let result =
-            unsafe { libc::syscall(libc::SYS_renameat2, dir, from.as_ptr(), dir, to.as_ptr(), flags) };
-        check("renameat2", result as libc::c_int).map(|_| ()).map_err(|error| error.source)
-    };
+    let move_with =
+        |flags: libc::c_uint| rename_at((dir, from), (dir, to), flags).map_err(|error| error.source);
     match move_with(flags as libc::c_uint) {
         // File systems that always replace.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) && flags != 0 => move_with(0),

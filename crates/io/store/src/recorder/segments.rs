@@ -10,7 +10,7 @@
 
 mod room;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -63,6 +63,8 @@ pub(super) struct Segments {
     vain: Arc<Mutex<VainDeletions>>,
     /// Segments that have a second file, which goes with them.
     doubled: Vec<u64>,
+    /// Segments that could not be deleted: each was reported.
+    stuck: BTreeSet<u64>,
     /// Whether the chunks of new segments are compressed.
     is_packed: bool,
     /// The greatest times of packets of segments that were looked at.
@@ -88,9 +90,9 @@ pub(super) struct Fresh {
 
 /// Segments that expired: their files are spare ones, or gone.
 pub(super) struct Retired {
-    pub(super) spares: Vec<(u64, Option<PathBuf>)>,
-    /// The reason for which the others are not.
-    pub(super) error: Option<Error>,
+    spares: Vec<(u64, Option<PathBuf>)>,
+    /// Segments that could not be deleted.
+    stuck: Vec<(u64, Error)>,
 }
 
 impl Segments {
@@ -114,6 +116,7 @@ impl Segments {
             is_copy: false,
             changes: Changes::default(),
             doubled: Vec::new(),
+            stuck: BTreeSet::new(),
             vain: Arc::default(),
             is_packed: settings.compress.is_some(),
             lasts: HashMap::new(),
@@ -212,11 +215,8 @@ impl Segments {
         self.forget_index(number)?;
         if is_renamed {
             let own = self.catalog.paths.segment_as(number, self.is_packed);
-            if own.symlink_metadata().is_ok() {
-                // Somebody put it there since the segments were read.
-                return Err(Error::file("rename a segment to", &own)(ErrorKind::AlreadyExists.into()));
-            }
-            fs::rename(&path, &own).map_err(Error::file("rename", &path))?;
+            // Somebody may have put a file there since the segments were read.
+            disk::rename_new(&path, &own).map_err(Error::file("rename a segment to", &own))?;
             path = own;
         }
         let target = Target::open(&path, self.is_direct).map_err(Error::file("open", &path))?;
@@ -261,9 +261,13 @@ impl Segments {
     /// Makes the file of a segment a spare one, and returns it; removes it if its chunks are compressed. The log says so
     /// first: a segment that is gone without such a line was removed by somebody else.
     fn retire(&self, number: u64, event: &str) -> Result<Option<PathBuf>, Error> {
+        let path = self.catalog.segment_path(number);
+        self.forget_index(number)?;
+        if matches!(path.symlink_metadata(), Err(error) if error.kind() == ErrorKind::NotFound) {
+            return self.forget(number).map(|()| None);
+        }
         note_deletion(&self.catalog, event, number);
         self.forget(number)?;
-        let path = self.catalog.segment_path(number);
         if is_packed(&path) {
             return remove(&path).map(|()| None);
         }
@@ -291,7 +295,7 @@ impl Segments {
         let spare = cleared.clone().or_else(|| self.spares.last().cloned());
         let from = spare.ok_or_else(|| Error::NoSegment { path: self.catalog.root().to_owned() })?;
         // The new number first: from then on no chunk in the file is one of this segment.
-        fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
+        name_segment(&from, &path)?;
         self.spares.retain(|spare| *spare != from);
         self.made = self.made.saturating_sub(1);
         match self.begin(&path, cleared.is_some()) {
@@ -319,15 +323,47 @@ impl Segments {
         Ok(target)
     }
 
-    /// The oldest segment but the newest that no hold keeps.
-    fn oldest_free(&self) -> Result<u64, Error> {
+    /// Retires the oldest segment that can be deleted. Returns its number, the bytes that it counted with, and its file if
+    /// that is a spare one now.
+    fn retire_oldest(&mut self) -> Result<(u64, u64, Option<PathBuf>), Error> {
+        let (mut tried, mut failure) = (Vec::new(), None);
+        loop {
+            let oldest = match self.oldest_free(&tried) {
+                Ok(oldest) => oldest,
+                Err(error) => return Err(failure.unwrap_or(error)),
+            };
+            let weight = self.weight(oldest);
+            match self.retire(oldest, "recycled") {
+                Ok(spare) => {
+                    self.drop_number(oldest);
+                    return Ok((oldest, weight, spare));
+                }
+                Err(error) => {
+                    self.note_stuck(oldest, &error);
+                    tried.push(oldest);
+                    failure = Some(error);
+                }
+            }
+        }
+    }
+
+    /// Notes that a segment cannot be deleted. It is tried again whenever segments are.
+    fn note_stuck(&mut self, number: u64, error: &Error) {
+        if self.stuck.insert(number) {
+            self.changes.note_stuck(number, error);
+        }
+    }
+
+    /// The oldest segment but the newest that no hold keeps, and that is not among those that were tried.
+    fn oldest_free(&self, tried: &[u64]) -> Result<u64, Error> {
         let path = || self.catalog.root().to_owned();
         // The newest segment makes no room for the next.
         if self.numbers.len() < 2 {
             return Err(Error::NoSegment { path: path() });
         }
         let holds = self.catalog.holds()?;
-        let mut free = self.all_but_newest().filter(|number| !self.is_held(&holds, *number));
+        let mut free =
+            self.all_but_newest().filter(|number| !tried.contains(number) && !self.is_held(&holds, *number));
         free.next().ok_or_else(|| Error::AllHeld { path: path() })
     }
 
@@ -348,12 +384,15 @@ impl Segments {
         self.lasts.remove(&number);
         self.packed.remove(&number);
         self.whole.remove(&number);
+        self.stuck.remove(&number);
     }
 
-    /// Old segments: those whose last packet came before `before`, unless a hold keeps them.
+    /// Old segments: those whose last packet came before `before`, unless a hold keeps them. Those that could not be
+    /// deleted come last.
     pub(super) fn expired(&mut self, before: i64) -> Result<Vec<u64>, Error> {
         let numbers: Vec<u64> = self.all_but_newest().collect();
-        let old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
+        let mut old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
+        old.sort_by_key(|number| self.stuck.contains(number));
         if old.is_empty() {
             return Ok(old);
         }
@@ -364,22 +403,23 @@ impl Segments {
     /// Makes spare files of expired segments: for another thread, with a copy of the segments.
     /// [`take_retired`](Self::take_retired) updates the recorder's own.
     pub(super) fn retire_all(&self, expired: &[u64]) -> Retired {
-        let mut retired = Retired { spares: Vec::new(), error: None };
+        let mut retired = Retired { spares: Vec::new(), stuck: Vec::new() };
         for &number in expired {
             match self.retire(number, "expired") {
                 Ok(spare) => retired.spares.push((number, spare)),
-                Err(error) => return Retired { error: Some(error), ..retired },
+                Err(error) => retired.stuck.push((number, error)),
             }
         }
         retired
     }
 
-    /// Learns of segments whose files are spare ones now.
-    pub(super) fn take_retired(&mut self, spares: Vec<(u64, Option<PathBuf>)>) {
+    /// Learns of segments whose files are spare ones now, and of those that could not be deleted.
+    pub(super) fn take_retired(&mut self, Retired { spares, stuck }: Retired) {
         for (number, spare) in spares {
             self.drop_number(number);
             self.spares.extend(spare);
         }
+        stuck.iter().for_each(|(number, error)| self.note_stuck(*number, error));
     }
 
     /// The greatest time of the packets of a segment, from its index or the heads of its chunks.
@@ -417,10 +457,8 @@ impl Segments {
         remove(&self.catalog.paths.index(number))
     }
 
-    /// Removes the index of a segment that goes, a second file that was reported, and the roll-up if it was the last of
-    /// it.
+    /// Removes a second file of a segment that goes, which was reported, and the roll-up if it was the last of it.
     fn forget(&self, number: u64) -> Result<(), Error> {
-        self.forget_index(number)?;
         if self.is_doubled(number)
             && let Some(stray) = self.catalog.stray_path(number)
         {
@@ -444,5 +482,31 @@ impl Segments {
 
     fn spare_path(&self, number: u64) -> PathBuf {
         self.catalog.paths.segments().join(format!("spare-{number:08}"))
+    }
+}
+
+/// Gives a spare file the name of a segment, which others may take at any time.
+fn name_segment(spare: &Path, path: &Path) -> Result<(), Error> {
+    disk::rename_new(spare, path).map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => Error::NameTaken { path: named(path) },
+        _ => Error::file("rename a segment to", path)(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_others_take_in_the_last_moment_stays_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let [spare, taken, free] = ["spare-00000001", "mine", "free"].map(|name| folder.path().join(name));
+        fs::write(&spare, "ours").unwrap();
+        fs::write(&taken, "mine").unwrap();
+        let error = name_segment(&spare, &taken).unwrap_err();
+        assert!(matches!(error, Error::NameTaken { .. }), "{error}");
+        assert_eq!((fs::read(&spare).unwrap(), fs::read(&taken).unwrap()), (b"ours".into(), b"mine".into()));
+        name_segment(&spare, &free).unwrap();
+        assert_eq!(fs::read(&free).unwrap(), b"ours");
     }
 }

@@ -538,9 +538,9 @@ impl Writing {
     }
 
     /// Learns of segments that another thread gave up.
-    pub(super) fn take_retired(&mut self, Retired { spares, error }: Retired) {
-        self.segments.take_retired(spares);
-        error.into_iter().for_each(|error| self.progress.tell(error.to_string()));
+    pub(super) fn take_retired(&mut self, retired: Retired) {
+        self.segments.take_retired(retired);
+        self.segments.take_changes().tell(&self.progress);
     }
 
     /// Notes the end of the recording, with the counts that no chunk has. `rest` has those of the caller's thread.

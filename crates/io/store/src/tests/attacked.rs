@@ -503,6 +503,38 @@ fn a_forged_head_of_an_index_is_found() {
 }
 
 #[test]
+fn a_segment_that_cannot_be_deleted_stops_no_recycling() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let numbers = recycled(root);
+    let catalog = Catalog::open(root).unwrap();
+    let stuck = numbers[0];
+    let index = catalog.paths.index(stuck);
+    fs::remove_file(&index).unwrap();
+    fs::create_dir(&index).unwrap();
+    let mut recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    let mut news = recorder.news();
+    for from in (45_000..93_000).step_by(500) {
+        let packets: Vec<_> = (from..from + 500).map(|number| numbered(number, 900)).collect();
+        record(&mut recorder, &packets, at(0));
+        news.extend(recorder.news());
+    }
+    recorder.finish(&[], NO_LOSSES, at(9)).unwrap();
+    news.extend(recorder.news());
+    let totals = recorder.totals();
+    assert_eq!((totals.written, totals.lost), (48_000, 0), "{news:?}");
+    let left = catalog.numbers().unwrap();
+    assert!(left[0] == stuck && left[1] > numbers[1], "{left:?}");
+    let told = |line: &&String| line.contains(&format!("segment {stuck} cannot be deleted"));
+    let lines: Vec<&String> = news.iter().filter(told).collect();
+    assert!(matches!(lines[..], [line] if line.contains(&format!("seg/{stuck:08}.tix"))), "{news:?}");
+    // Once it can be, it is the first to go.
+    fs::remove_dir(&index).unwrap();
+    record_range(root, &SETTINGS, 93_000..113_000, 900);
+    assert!(!catalog.numbers().unwrap().contains(&stuck));
+}
+
+#[test]
 fn a_file_with_the_name_of_the_next_segment_stays() {
     for (compress, ending) in
         [None, Some(1)].into_iter().flat_map(|one| ["pcapng", "pcapng.zst"].map(|ending| (one, ending)))

@@ -314,3 +314,21 @@ fn the_next_file_is_ready_before_it_is_needed() {
     assert_eq!(found.len() as u64 + found[0], 1_100, "{found:?}");
     assert_eq!(findings(folder.path()), Vec::new());
 }
+
+#[test]
+fn a_segment_that_cannot_be_deleted_keeps_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let settings = RecorderSettings { size: 64 << 20, ..SETTINGS };
+    assert_eq!(record_by_clock(root, &settings, 0..40_000), 0);
+    let catalog = Catalog::open(root).unwrap();
+    let index = catalog.paths.index(1);
+    std::fs::remove_file(&index).unwrap();
+    std::fs::create_dir(&index).unwrap();
+    let keep = RecorderSettings { keep_ns: Some(1_000_000_000), ..settings };
+    assert_eq!(record_by_clock(root, &keep, 40_000..60_000), 0);
+    let left = catalog.numbers().unwrap();
+    assert!(left[0] == 1 && left[1] > 5, "{left:?}");
+    // The others were deleted by this recorder, not by somebody else.
+    assert!(!verify(&catalog, &mut |_, _| true).unwrap().findings.iter().any(is_gap));
+}

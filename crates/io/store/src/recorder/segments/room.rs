@@ -17,7 +17,6 @@ use tapline_sys::disk;
 
 use super::super::RecorderSettings;
 use super::super::progress::{Progress, add};
-use super::super::writing::note_deletion;
 use super::Segments;
 use crate::error::Error;
 use crate::files;
@@ -50,7 +49,9 @@ pub(in super::super) struct Changes {
     left: (u64, u64),
     /// Segments of earlier recordings that were looked at for room.
     looked_at: Vec<u64>,
-    /// Segments that could give nothing back, with the reason, and segments with two files.
+    /// Segments that could not be deleted.
+    stuck: Vec<u64>,
+    /// Segments that could give nothing back or could not be deleted, with the reason, and segments with two files.
     refused: Vec<String>,
 }
 
@@ -76,6 +77,15 @@ impl Changes {
             "segment {number} has two files: {} is used; {} is not, and goes when the segment does: move it away to keep it",
             own.display(),
             stray.display()
+        ));
+    }
+
+    /// Notes that a segment cannot be deleted.
+    pub(super) fn note_stuck(&mut self, number: u64, error: &Error) {
+        self.stuck.push(number);
+        self.refused.push(format!(
+            "segment {number} cannot be deleted: {error}; it stays until that is mended, and newer segments go in its \
+             place"
         ));
     }
 
@@ -144,7 +154,7 @@ impl Segments {
     }
 
     /// Bytes that a segment counts with. The newest one may go on.
-    fn weight(&self, number: u64) -> u64 {
+    pub(super) fn weight(&self, number: u64) -> u64 {
         let packed = self.packed.get(&number).filter(|_| Some(number) != self.newest());
         packed.copied().unwrap_or(self.segment_len())
     }
@@ -180,10 +190,7 @@ impl Segments {
             if freed == 0 {
                 before = self.free().saturating_add(self.kept());
             }
-            let oldest = self.oldest_free()?;
-            let weight = self.weight(oldest);
-            let spare = self.retire(oldest, "recycled")?;
-            self.drop_number(oldest);
+            let (oldest, weight, spare) = self.retire_oldest()?;
             self.changes.recycled.push(oldest);
             if let Some(spare) = spare {
                 self.spares.push(spare);
@@ -217,7 +224,8 @@ impl Segments {
         // Under a quota the disk has room that this process does not get.
         let free = if space < wanted { space } else { freed };
         let holds = self.catalog.holds()?;
-        let free_ones = self.all_but_newest().filter(|number| !self.is_held(&holds, *number));
+        let stays = |number: u64| self.stuck.contains(&number) || self.is_held(&holds, number);
+        let free_ones = self.all_but_newest().filter(|number| !stays(*number));
         let deletable: u64 = free_ones.map(|number| self.weight(number)).sum();
         if self.numbers.len() < 2 {
             return Err(full);
@@ -321,6 +329,7 @@ impl Segments {
     pub(super) fn learn(&mut self, changes: Changes) {
         changes.recycled.iter().for_each(|number| self.drop_number(*number));
         self.unsure.retain(|number| !changes.looked_at.contains(number));
+        self.stuck.extend(changes.stuck.iter().filter(|number| !changes.recycled.contains(number)));
         for &number in changes.given.iter().filter(|number| !changes.recycled.contains(number)) {
             self.whole.remove(&number);
             self.weigh(number);
@@ -388,13 +397,10 @@ impl Segments {
     }
 
     fn delete_oldest(&mut self) -> Result<(), Error> {
-        let oldest = self.oldest_free()?;
-        note_deletion(&self.catalog, "recycled", oldest);
-        self.forget(oldest)?;
-        let path = self.catalog.segment_path(oldest);
-        self.changes.beyond += u64::from(is_packed(&path));
-        fs::remove_file(&path).map_err(Error::file("remove", &path))?;
-        self.drop_number(oldest);
+        match self.retire_oldest()? {
+            (.., Some(spare)) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
+            (.., None) => self.changes.beyond += 1,
+        }
         Ok(())
     }
 
