@@ -34,6 +34,21 @@ pub enum Destination {
 /// Formats of rows.
 const ROWS: [&str; 3] = ["json", "csv", "parquet"];
 
+/// Beginnings of destinations, with the names that follow them.
+const FORMS: [(&str, &str); 11] = [
+    ("json", "json:NAME"),
+    ("csv", "csv:NAME"),
+    ("parquet", "parquet:DIRECTORY"),
+    ("file", "file:NAME"),
+    ("udp", "udp://HOST:PORT"),
+    ("tcp", "tcp://HOST:PORT"),
+    ("tls", "tls://HOST:PORT"),
+    ("http", "http://HOST/PATH"),
+    ("https", "https://HOST/PATH"),
+    ("clickhouse", "clickhouse://HOST/DB.TABLE"),
+    ("kafka", "kafka://HOST/TOPIC"),
+];
+
 impl Destination {
     /// Destinations with commas between them, each with its text. One without a scheme is a collector.
     ///
@@ -51,6 +66,11 @@ impl Destination {
         }
         if SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
             return Receiver::parse(text).map(Destination::Blocks);
+        }
+        let begin = text.strip_suffix("//").unwrap_or(text).strip_suffix(':');
+        if let Some((_, form)) = FORMS.iter().find(|(known, _)| begin == Some(known)) {
+            let why = format!("the name is missing: {form}");
+            return Err(Error::Destination { text: text.to_owned(), why });
         }
         let target = text.parse().map_err(|error: tapline_flow::Error| Error::Collector(error.to_string()));
         target.map(Destination::Messages)
@@ -448,12 +468,17 @@ mod tests {
 
     #[test]
     fn each_kind_of_destination_is_known() {
-        let text = "json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json,file:-,json:";
-        let error = Destination::list(text).expect_err("it ends in a port that is none").to_string();
-        assert!(error.contains("`json:`: the port") && error.contains("lines of text"), "{error}");
-        let all = Destination::list(&text[..text.len() - 6]).expect("all are known");
+        let text = "json:-,h:4739, http://h/p,batch+stdout:,udp://a,https://b/?format=json,file:-";
+        let error =
+            Destination::list("json:a,foo:x").expect_err("it ends in a port that is none").to_string();
+        assert!(error.contains("`foo:x`: the port") && error.contains("lines of text"), "{error}");
+        for (begin, form) in FORMS {
+            let error = Destination::list(&format!("{begin}:")).expect_err("it has no name").to_string();
+            assert!(error.contains("the name is missing") && error.contains(form), "{error}");
+        }
+        let all = Destination::list(text).expect("all are known");
         let texts: Vec<&str> = all.iter().map(|(text, _)| *text).collect();
-        assert_eq!(texts.join(","), text[..text.len() - 6].replace(' ', ""));
+        assert_eq!(texts.join(","), text.replace(' ', ""));
         let kinds = all.iter().map(|(_, to)| match to {
             Destination::Rows(format, _) => *format,
             Destination::Messages(_) => "messages",

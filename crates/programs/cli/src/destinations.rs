@@ -1,7 +1,7 @@
 //! Flows from sources to destinations as stages of a graph, as `probe`, `collect-flows` and `find` take them, and the
 //! options of destinations that take batches.
 
-use std::path::{Path, PathBuf};
+use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
@@ -16,6 +16,7 @@ use tapline_sys::sandbox::nearest_folder;
 use crate::args::parse_duration;
 use crate::mistakes::mistake;
 use crate::stored::{self, TimeArgs};
+use crate::stream::is_stream;
 
 /// The least size of a spool, in bytes.
 const SPOOL_MIN: u64 = 1_000_000;
@@ -41,15 +42,29 @@ pub(crate) fn destinations<'a>(
     places: &PlaceArgs,
     collectors: &str,
 ) -> Result<Vec<(&'a str, Destination)>> {
-    let to = Destination::list(export.unwrap_or_default())?;
-    if export.is_some() && to.is_empty() {
+    let checked = || {
+        let to = Destination::list(export.unwrap_or_default())?;
+        check_list(export.is_some(), &to, has_form, json, collectors)?;
+        batches.check(&to)?;
+        places.check()?;
+        Ok(to)
+    };
+    checked().map_err(|error: anyhow::Error| mistake(format!("{error:#}")))
+}
+
+fn check_list(
+    is_given: bool,
+    to: &Destinations<'_>,
+    has_form: bool,
+    json: bool,
+    collectors: &str,
+) -> Result<()> {
+    if is_given && to.is_empty() {
         bail!(
             "--export names nothing: a collector ({collectors}), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
-    batches.check(&to)?;
-    places.check()?;
-    if export.is_none() && has_form {
+    if !is_given && has_form {
         bail!(
             "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
         );
@@ -57,7 +72,18 @@ pub(crate) fn destinations<'a>(
     if to.iter().filter(|to| is_on_stdout(to)).count() + usize::from(json) > 1 {
         bail!("only one output can use standard output; give the others file names");
     }
-    Ok(to)
+    let file = |to: &Destination| path::absolute(to.file()?).ok().filter(|file| !is_stream(file));
+    for (at, (text, one)) in to.iter().enumerate() {
+        let is_same = |other: &Destination| file(one).is_some_and(|own| file(other) == Some(own));
+        match to[..at].iter().find(|(_, other)| other == one || is_same(other)) {
+            Some((other, other_to)) if is_same(other_to) => bail!(
+                "{other} and {text}: two destinations of this command write the same file; name another for one of them"
+            ),
+            Some(_) => bail!("{text} is named twice; name each destination once"),
+            None => {}
+        }
+    }
+    Ok(())
 }
 
 /// Files of the places of addresses.

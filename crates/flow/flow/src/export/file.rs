@@ -52,7 +52,7 @@ impl MessageFile {
         if is_regular {
             // File systems without locks are written to all the same.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {
-                return Err(io::Error::other("another process writes to it; name another file"));
+                return Err(io::Error::other("another output or process writes to it; name another file"));
             }
             // A file that was emptied is written out when it is closed (ext4), which a new one need not be.
             if file.metadata()?.len() > 0 {

@@ -33,6 +33,31 @@ fn a_file_taken_for_a_host_is_explained() {
 }
 
 #[test]
+fn wrong_destinations_are_wrong_command_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = fs::canonicalize(sample::STORED).unwrap();
+    for (export, words) in [
+        ("", &["--export names nothing"][..]),
+        ("foo:x", &["`foo:x`", "the port is not a number"]),
+        ("kafka:", &["`kafka:`", "the name is missing", "kafka://HOST/TOPIC"]),
+        ("json:", &["`json:`", "the name is missing", "json:NAME"]),
+        ("parquet:", &["`parquet:`", "the name is missing", "parquet:DIRECTORY"]),
+        ("file:a,json:a", &["file:a and json:a", "of this command write the same file"]),
+        ("json:a,json:a", &["json:a and json:a", "of this command write the same file"]),
+        ("csv:a,batch+file:./a", &["csv:a and batch+file:./a", "of this command write the same file"]),
+        ("http://127.0.0.1:1/p,http://127.0.0.1:1/p", &["http://127.0.0.1:1/p is named twice"]),
+    ] {
+        for command in ["probe", "collect-flows"] {
+            let mut program = tapline([command, "--export", export, "-r", text(&input)]);
+            let failed = finish(program.current_dir(folder.path()));
+            failed.failed_saying(words);
+            assert_eq!(failed.status.code(), Some(2), "{command} {export}: {}", failed.stderr);
+        }
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "a file was made");
+}
+
+#[test]
 fn a_bad_filter_fails_before_a_file_is_made() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
