@@ -16,9 +16,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_file::{FileWriter, Rotation, Section, WriteOptions, parse_size};
+use tapline_file::{FileWriter, Rotation, Section, WriteError, WriteOptions, parse_size};
 use tapline_generator::{KEYS, Recipe};
-use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext};
+use tapline_graph::{Out, Packets, RunEnd, Stage, StageCounters, StageStatus, TickContext};
 use tapline_meters::Meters;
 use tapline_packet::{Interface, Timestamp};
 use tapline_source::{Error, Source};
@@ -161,7 +161,12 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let counters = if io::stderr().is_terminal() { Counters::Packets } else { Counters::None };
     let workers = Workers::alone(vec![Box::new(source)], (graph, vec![node]));
     let finished = session.drive(workers, &Watcher::of_accounts(1, counters, args.json))?;
-    let failure = session.failure(&finished.ended, false);
+    let ended = match finished.ended {
+        // A reader that has enough of a recipe's packets (`| head`) misses none.
+        RunEnd::Failed(Error::File(error)) if is_standard_output(args) && is_left(&*error) => RunEnd::Stopped,
+        ended => ended,
+    };
+    let failure = session.failure(&ended, false);
     let code = if failure.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let account = &finished.account;
     if args.json && !is_standard_output(args) {
@@ -173,6 +178,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         let _ = io::stderr().write_all(text.as_bytes());
     }
     Ok(code)
+}
+
+fn is_left(error: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(error.downcast_ref(), Some(WriteError::BrokenPipe { .. }))
 }
 
 fn is_standard_output(args: &GenerateArgs) -> bool {

@@ -169,6 +169,18 @@ fn an_interrupt_leaves_a_whole_file() {
 }
 
 #[test]
+fn a_reader_that_has_enough_ends_a_recipe() {
+    let mut command = Command::new(TAPLINE);
+    command.args(["generate", "--account", "full", "-w", "-", "size=590 flows=100"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut bytes = vec![0; 1 << 20];
+    child.stdout.take().expect("a pipe").read_exact(&mut bytes).expect("packets without end");
+    let finished = Finished::new(child.wait_with_output().expect("it ends")).succeeded();
+    assert!(!finished.stderr.contains("the reader has gone"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("balanced: every packet"), "{}", finished.stderr);
+}
+
+#[test]
 fn a_source_of_graphs() {
     let folder = tempfile::tempdir().unwrap();
     let results = |arguments: &[&str]| -> Value {
