@@ -79,6 +79,8 @@ pub enum Error {
     Truncated {
         /// The file.
         name: String,
+        /// Whether it is a regular file, which no writer completes.
+        is_file: bool,
         /// The end of the file.
         place: FilePosition,
         /// The incomplete item: a file header, a packet header, packet data, a block.

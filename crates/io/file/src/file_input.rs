@@ -2,6 +2,7 @@
 //!
 //! Packets that were lost before they came into the file are in the account under [`LossPoint::File`].
 
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -54,6 +55,14 @@ impl FileInput {
     /// If it cannot be opened or its header is of no known format.
     pub fn open_file(path: &Path) -> Result<FileSource, Error> {
         Ok(FileSource::open(path)?)
+    }
+
+    /// Reads the rest of an open file; `name` is for messages.
+    ///
+    /// # Errors
+    /// If its header is of no known format.
+    pub fn open_handle(file: File, name: &str) -> Result<FileSource, Error> {
+        Ok(FileSource::from_file(file, name)?)
     }
 
     /// Reads from a stream; `name` is for messages.

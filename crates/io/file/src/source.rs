@@ -6,6 +6,7 @@
 //!   +--- fill <--- Need: an item is not there as a whole
 //! ```
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -96,11 +97,15 @@ impl FileSource {
     /// # Errors
     /// If it cannot be opened, or its header shows that it is not a capture file, or damaged.
     pub fn open(path: &Path) -> Result<FileSource, Error> {
-        let name = path.display().to_string();
-        match Input::open(path) {
-            Ok(input) => FileSource::new(input, name, Keep::All, ReadMode::Ahead),
-            Err(source) => Err(Error::Open { name, source }),
-        }
+        FileSource::of(Input::open(path), &path.display().to_string(), Keep::All, ReadMode::Ahead)
+    }
+
+    /// Reads the rest of an open file. `name` is for messages.
+    ///
+    /// # Errors
+    /// As with [`open`](Self::open).
+    pub fn from_file(file: File, name: &str) -> Result<FileSource, Error> {
+        FileSource::of(Input::of_file(file), name, Keep::All, ReadMode::Ahead)
     }
 
     /// Reads from standard input, a pipe or memory. `name` is for messages.
@@ -140,7 +145,11 @@ impl FileSource {
         keep: Keep,
         reading: ReadMode,
     ) -> Result<FileSource, Error> {
-        match Input::new(reader, None) {
+        FileSource::of(Input::new(reader, None), name, keep, reading)
+    }
+
+    fn of(input: io::Result<Input>, name: &str, keep: Keep, reading: ReadMode) -> Result<FileSource, Error> {
+        match input {
             Ok(input) => FileSource::new(input, name.to_owned(), keep, reading),
             Err(source) => Err(Error::Open { name: name.to_owned(), source }),
         }
@@ -423,7 +432,8 @@ impl FileSource {
             return None;
         }
         let item_offset = place.offset - have - consumed;
-        Some(Error::Truncated { name, place, item, item_offset, missing: len.saturating_sub(have) })
+        let (is_file, missing) = (self.input.is_file(), len.saturating_sub(have));
+        Some(Error::Truncated { name, is_file, place, item, item_offset, missing })
     }
 
     /// The place `at` bytes into the window.
@@ -535,6 +545,7 @@ fn read_pcap_header(
                 Some(source) => read_fault(name, place, source, input.compression()),
                 None => Error::Truncated {
                     name,
+                    is_file: input.is_file(),
                     place,
                     item: "file header",
                     item_offset: 0,

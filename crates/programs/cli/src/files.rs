@@ -1,5 +1,6 @@
 //! Capture files as input: opened by name, whatever holds them, and announced.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,20 +16,22 @@ use crate::stream::{self, Stream};
 
 /// Opens a regular file, a pipe, a device, or standard input (`-`).
 pub(crate) fn open(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
+    let is_standard_input = path.as_os_str() == "-";
+    if !is_standard_input && !stream::is_stream(path) {
+        return Ok(FileInput::open_file(path)?);
+    }
     // A pipe waits for its writer, and for the head of the file.
-    if path.as_os_str() == "-" {
-        let input = Stream::standard_input(Arc::clone(control))?;
-        return Ok(waiting::run(|| FileInput::open_stream(Box::new(input), "standard input"))?);
-    }
-    if stream::is_stream(path) {
-        return waiting::run(|| {
-            let name = path.display().to_string();
-            let input = Stream::open(path, Arc::clone(control));
-            let input = input.with_context(|| format!("cannot open {name}"))?;
-            Ok(FileInput::open_stream(Box::new(input), &name)?)
-        });
-    }
-    Ok(FileInput::open_file(path)?)
+    waiting::run(|| {
+        let (name, file) = match is_standard_input {
+            true => ("standard input".to_owned(), stream::standard_input()),
+            false => (path.display().to_string(), File::open(path)),
+        };
+        let file = file.with_context(|| format!("cannot open {name}"))?;
+        if file.metadata().is_ok_and(|about| about.is_file()) {
+            return Ok(FileInput::open_handle(file, &name)?);
+        }
+        Ok(FileInput::open_stream(Box::new(Stream::new(file, Arc::clone(control))), &name)?)
+    })
 }
 
 /// One line about an opened file: name, format, compression, link type.

@@ -11,7 +11,6 @@ mod workers;
 pub(crate) use watcher::{Counters, RunningReport, Watcher};
 pub(crate) use workers::{BuiltGraph, Finished, Outputs, WorkerGraph, Workers, share};
 
-use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -129,11 +128,10 @@ impl Session {
     }
 }
 
-/// Whether a pipe ended within a packet, as it does when its writer is stopped. A file ends there without anybody's
-/// order.
+/// Whether a pipe ended within a packet, as it does when its writer is stopped, or its reader is. A file ends there
+/// without anybody's order.
 fn is_broken_pipe(error: &(dyn std::error::Error + 'static)) -> bool {
-    let is_file = |name: &String| fs::metadata(name).is_ok_and(|found| found.is_file());
-    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { name, .. }) if !is_file(name))
+    matches!(error.downcast_ref(), Some(tapline_file::Error::Truncated { is_file: false, .. }))
 }
 
 /// The wall clock.
@@ -194,6 +192,11 @@ impl CounterLine {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::os::fd::OwnedFd;
+
+    use tapline_file::{FileInput, FileSource};
+
     use super::*;
 
     #[test]
@@ -208,20 +211,28 @@ mod tests {
         let control = Arc::new(Control::new(None));
         let session = Session { control: Arc::clone(&control), identity: None, caught: None };
         let has_failed = |ended: &RunEnd, only_lines| session.failure(ended, only_lines).is_some();
-        let cut = |name: &str| {
-            let file = tapline_file::FileInput::open_stream(Box::new(&[0xd4, 0xc3, 0xb2, 0xa1, 2][..]), name);
-            RunEnd::Failed(file.err().expect("a head that is not whole"))
-        };
-        let (folder, pipe) = (tempfile::tempdir().unwrap(), cut("standard input"));
+        let cut =
+            |file: Result<FileSource, Error>| RunEnd::Failed(file.err().expect("a head that is not whole"));
+        let head = [0xd4, 0xc3, 0xb2, 0xa1, 2];
+        let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("cut.pcap");
-        fs::write(&path, "").unwrap();
-        let file = cut(&path.display().to_string());
+        fs::write(&path, head).unwrap();
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(&head).unwrap();
+        drop(writer);
+        let pipe = cut(FileInput::open_handle(File::from(OwnedFd::from(reader)), "standard input"));
+        let files = [
+            cut(FileInput::open_file(&path)),
+            cut(FileInput::open_handle(File::open(&path).unwrap(), "standard input")),
+        ];
+        // Its name says nothing any more.
+        fs::remove_file(&path).unwrap();
         let broken = RunEnd::Failed(Error::BrokenPipe { what: "standard output".to_owned() });
         assert!(!has_failed(&RunEnd::Source, false) && !has_failed(&RunEnd::Stopped, false));
         assert!(has_failed(&broken, false) && !has_failed(&broken, true));
         assert!(has_failed(&pipe, true), "nobody stopped its writer");
         control.stop();
         assert!(!has_failed(&pipe, true), "Ctrl-C ended its writer, too");
-        assert!(has_failed(&file, true), "it was cut before");
+        assert!(files.iter().all(|file| has_failed(file, true)), "they were cut before");
     }
 }

@@ -21,16 +21,14 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Standard input.
-    pub(crate) fn standard_input(control: Arc<Control>) -> io::Result<Stream> {
-        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
-        Ok(Stream { file, poller: Poller::new(), control })
+    pub(crate) fn new(file: File, control: Arc<Control>) -> Stream {
+        Stream { file, poller: Poller::new(), control }
     }
+}
 
-    /// Opens the file, or a named pipe once it has a writer.
-    pub(crate) fn open(path: &Path, control: Arc<Control>) -> io::Result<Stream> {
-        Ok(Stream { file: File::open(path)?, poller: Poller::new(), control })
-    }
+/// Standard input.
+pub(crate) fn standard_input() -> io::Result<File> {
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// Whether reading from what bears this name may wait for a writer.

@@ -30,7 +30,7 @@ mod compression;
 mod lz4;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ const MAGIC_LEN: usize = 6;
 /// A stream of bytes, unpacked if need be, behind a window.
 pub(crate) struct Input {
     reader: Box<dyn Read + Send>,
-    /// The file that the reader reads, if it is a regular one.
+    /// The file that the reader reads, if it is a regular one that is read from its first byte.
     file: Option<Arc<File>>,
     compression: Option<Compression>,
     raw_read: Arc<AtomicU64>,
@@ -71,14 +71,20 @@ enum StreamState {
 impl Input {
     /// A file by name.
     pub(crate) fn open(path: &std::path::Path) -> io::Result<Input> {
-        let file = Arc::new(File::open(path)?);
+        Input::of_file(File::open(path)?)
+    }
+
+    /// The rest of an open file.
+    pub(crate) fn of_file(mut file: File) -> io::Result<Input> {
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
-        let raw_len = metadata.is_file().then_some(metadata.len());
+        let from = if metadata.is_file() { file.stream_position()? } else { 0 };
+        let raw_len = metadata.is_file().then(|| metadata.len().saturating_sub(from));
+        let file = Arc::new(file);
         let input = Input::new(Box::new(Arc::clone(&file)), raw_len)?;
-        Ok(Input { file: raw_len.map(|_| file), ..input })
+        Ok(Input { file: (raw_len.is_some() && from == 0).then_some(file), ..input })
     }
 
     /// Any stream; `raw_len` is its length if that is known.

@@ -53,7 +53,7 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
             let mut file = file.try_clone().map_err(|error| Error::source(name, error))?;
             let rewound = file.seek(SeekFrom::Start(0));
             rewound.map_err(|error| Error::source(&format!("cannot read {name} again"), error))?;
-            FileInput::open_stream(Box::new(file), name)
+            FileInput::open_handle(file, name)
         });
         let input = FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, MergeOrder::Given);
         Ok(Box::new(input.with_excerpt(of_file.clone())))
