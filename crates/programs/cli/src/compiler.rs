@@ -36,6 +36,7 @@ struct LastFilter {
     text: String,
     link_type: LinkType,
     netmask: Option<u32>,
+    handle: HandleKind,
     program: CompiledFilter,
 }
 
@@ -108,11 +109,12 @@ impl Compiler {
     /// The program for packets of `interface`, also for the empty filter.
     pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<CompiledFilter, Error> {
         let options = self.options(interface);
-        let (link_type, netmask) = (options.link_type, options.netmask);
+        let Options { link_type, netmask, handle, .. } = options;
         // Two threads may compile the same filter at the same time: neither waits for the other.
         let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(last) = &*last()
-            && (last.text.as_str(), last.link_type, last.netmask) == (text, link_type, netmask)
+            && (last.text.as_str(), last.link_type, last.netmask, last.handle)
+                == (text, link_type, netmask, handle)
         {
             return Ok(last.program.clone());
         }
@@ -120,8 +122,13 @@ impl Compiler {
             tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))?;
         // A live interface may come later, when the addresses of a name may be others.
         if self.handle != HandleKind::Live || !tapline_filter::may_ask_for_names(text) {
-            *last() =
-                Some(LastFilter { text: text.to_owned(), link_type, netmask, program: program.clone() });
+            *last() = Some(LastFilter {
+                text: text.to_owned(),
+                link_type,
+                netmask,
+                handle,
+                program: program.clone(),
+            });
         }
         Ok(program)
     }
@@ -188,8 +195,9 @@ mod tests {
         let error = compiler.program("udp and outbound", &drops).unwrap_err().to_string();
         assert!(error.contains("'outbound' not supported on packets that the kernel dropped"), "{error}");
         assert!(compiler.program("udp port 53 and ifindex 3", &drops).is_ok());
-        let tunnel = Interface { if_index: 3, ..drops };
+        let tunnel = Interface { if_index: 3, ..drops.clone() };
         assert!(compiler.program("udp and outbound", &tunnel).is_ok());
+        assert!(compiler.program("udp and outbound", &drops).is_err(), "it is another interface's filter");
     }
 
     /// Interfaces alike share the last filter; others, and other texts, get their own.
