@@ -303,7 +303,7 @@ mod tests {
 
         fn layers(&self) -> Result<Layers, Vec<Error>> {
             use clap::CommandFactory;
-            Layers::read(&Cli::command(), &Places::only(&self.path()), self.variables.clone())
+            Layers::read(&&Cli::command(), &Places::only(&self.path()), self.variables.clone())
         }
 
         /// The result of the command line, or the error with the file's folder taken off.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command};
@@ -73,12 +74,12 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Reads the files and the environment, for the options of `root`.
+    /// Reads the files and the environment, for the options of `root`, which is looked at only if something is set.
     ///
     /// # Errors
     /// All faults, in the order of their places.
     pub fn read(
-        root: &Command,
+        root: &impl Deref<Target = Command>,
         places: &Places,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Layers, Vec<Error>> {
@@ -112,7 +113,13 @@ impl Layers {
         names
     }
 
-    fn add_file(&mut self, root: &Command, path: &Path, text: &str, faults: &mut Vec<Error>) {
+    fn add_file(
+        &mut self,
+        root: &impl Deref<Target = Command>,
+        path: &Path,
+        text: &str,
+        faults: &mut Vec<Error>,
+    ) {
         let table = match DeTable::parse(text) {
             Ok(table) => table.into_inner(),
             Err(error) => {
@@ -121,6 +128,9 @@ impl Layers {
                 return;
             }
         };
+        if table.is_empty() {
+            return;
+        }
         let mut file = File { path, text, entries: Vec::new(), profiles: Vec::new(), faults };
         file.table(root, &Scope::new(), &table);
         let File { entries, profiles, .. } = file;
@@ -130,7 +140,7 @@ impl Layers {
 
     fn add_variables(
         &mut self,
-        root: &Command,
+        root: &impl Deref<Target = Command>,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
         faults: &mut Vec<Error>,
     ) {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows an option: `tapline_config` takes them from the command line's own description.
 
+use std::cell::LazyCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use clap::{Args, Command, Subcommand};
+use clap::{Args, Command, CommandFactory, Subcommand};
 use serde_json::json;
 use tapline_config::{
     Effective, Error, Layers, Places, Scope, apply, defaults, effective, explicit, nearest, read_bounded,
@@ -70,21 +71,23 @@ pub(crate) struct CheckArgs {
     files: Vec<PathBuf>,
 }
 
-/// The command line with the values of files, profile and environment as its defaults.
+/// The command line with the values of files, profile and environment as its defaults; `None` if there are none.
 ///
 /// # Errors
 /// All faults of the configuration.
-pub(crate) fn command_line(program: Command, arguments: &[OsString]) -> Result<Command, Vec<Error>> {
+pub(crate) fn command_line<P: CommandFactory>(arguments: &[OsString]) -> Result<Option<Command>, Vec<Error>> {
     if is_for_configuration(arguments) {
-        return Ok(program);
+        return Ok(None);
     }
+    // Described only if something is set.
+    let program = LazyCell::new(P::command);
     let layers = Layers::read(&program, &Places::usual(), std::env::vars_os())?;
     let named = std::env::var(PROFILE_VARIABLE).ok().filter(|name| !name.is_empty());
     if layers.is_empty() && named.is_none() && !arguments.iter().any(is_profile) {
-        return Ok(program);
+        return Ok(None);
     }
     let profile = explicit(&program, arguments, "profile").or(named);
-    apply(program, &layers, arguments, profile.as_deref()).map_err(|error| vec![error])
+    apply(program.clone(), &layers, arguments, profile.as_deref()).map(Some).map_err(|error| vec![error])
 }
 
 fn is_profile(argument: &OsString) -> bool {
@@ -115,7 +118,7 @@ pub(crate) fn run(command: &ConfigCommand, program: &Command, profile: Option<&s
 }
 
 fn show(args: &ShowArgs, program: &Command, profile: Option<&str>) -> Result<ExitCode> {
-    let layers = match Layers::read(program, &Places::usual(), std::env::vars_os()) {
+    let layers = match Layers::read(&program, &Places::usual(), std::env::vars_os()) {
         Ok(layers) => layers,
         Err(faults) => return Ok(tell_faults(&faults)),
     };
@@ -251,7 +254,7 @@ fn check_layers(
     good: &mut Vec<PathBuf>,
     faults: &mut Vec<String>,
 ) {
-    let layers = match Layers::read(program, places, variables) {
+    let layers = match Layers::read(&program, places, variables) {
         Ok(layers) => layers,
         Err(all) => return faults.extend(all.iter().map(ToString::to_string)),
     };

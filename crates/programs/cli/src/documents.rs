@@ -168,7 +168,7 @@ fn faults_of_options(text: &str) -> Vec<String> {
     let path = folder.path().join("tapline.toml");
     fs::write(&path, text).expect("a file");
     let program = crate::Cli::command();
-    match Layers::read(&program, &Places::only(&path), []) {
+    match Layers::read(&&program, &Places::only(&path), []) {
         Err(faults) => faults.iter().map(ToString::to_string).collect(),
         Ok(layers) => {
             let faults = scopes(&program)

@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
-use clap::{Command, Error};
+use clap::{Command, CommandFactory, Error};
 
 use crate::mistakes;
 
@@ -56,7 +56,11 @@ pub(crate) const SCREENS: [(&str, &str); 28] = [
 ];
 
 /// Prints the parser's error, or the help that the user requested, and exits.
-pub(crate) fn exit(program: Command, arguments: &[OsString], mut error: Error) -> ! {
+pub(crate) fn exit<P: CommandFactory>(arguments: &[OsString], mut error: Error) -> ! {
+    if error.kind() == ErrorKind::DisplayVersion {
+        error.exit();
+    }
+    let program = P::command();
     let asks_for_all = arguments.iter().any(|word| word == "--help" || word == "help");
     let shaped = match error.kind() {
         ErrorKind::DisplayHelp if asks_for_all => whole(program),

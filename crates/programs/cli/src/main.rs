@@ -9,6 +9,7 @@ mod collect_flows;
 mod compiler;
 mod configuration;
 mod container;
+mod demand;
 mod destinations;
 mod doctor;
 #[cfg(test)]
@@ -62,6 +63,7 @@ use std::process::ExitCode;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+use demand::OnDemand;
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
 
@@ -108,97 +110,96 @@ Examples:
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Capture packets from interfaces or files: filter, print and save them, and account for every packet.
-    Capture(Box<capture::CaptureArgs>),
+    Capture(OnDemand<capture::CaptureArgs>),
     /// Summarise capture files: packets, rates, order, protocols, hosts.
     #[command(after_help = everyday::info::EXAMPLES)]
-    Info(Box<everyday::info::InfoArgs>),
+    Info(OnDemand<everyday::info::InfoArgs>),
     /// Print packets whose payload matches a regular expression.
     #[command(after_help = everyday::grep::EXAMPLES)]
-    Grep(Box<everyday::grep::GrepArgs>),
+    Grep(OnDemand<everyday::grep::GrepArgs>),
     /// Print TCP conversations in order, client and server apart.
     #[command(after_help = everyday::follow::EXAMPLES)]
-    Follow(Box<everyday::follow::FollowArgs>),
+    Follow(OnDemand<everyday::follow::FollowArgs>),
     /// Count packets and bytes per interval, for each of several filters.
     #[command(after_help = everyday::stats::EXAMPLES)]
-    Stats(Box<everyday::stats::StatsArgs>),
+    Stats(OnDemand<everyday::stats::StatsArgs>),
     /// Print DNS queries with their answers, failures and latency.
     #[command(after_help = everyday::requests::DNS_EXAMPLES)]
-    Dns(Box<everyday::requests::RequestsArgs>),
+    Dns(OnDemand<everyday::requests::RequestsArgs>),
     /// Print HTTP requests with their answers, failures and latency.
     #[command(after_help = everyday::requests::HTTP_EXAMPLES)]
-    Http(Box<everyday::requests::RequestsArgs>),
+    Http(OnDemand<everyday::requests::RequestsArgs>),
     /// Print TLS handshakes: server names, versions, failures and latency.
     #[command(after_help = everyday::requests::TLS_EXAMPLES)]
-    Tls(Box<everyday::requests::RequestsArgs>),
+    Tls(OnDemand<everyday::requests::RequestsArgs>),
     /// Record packets for days into a store of bounded size, indexed while it is written.
     #[command(after_help = store::RECORD_EXAMPLES)]
-    Record(Box<store::RecordArgs>),
+    Record(OnDemand<store::RecordArgs>),
     /// Find packets in a store, by time and filter, up to those of a second ago.
     #[command(after_help = store::FIND_EXAMPLES)]
-    Find(Box<store::FindArgs>),
+    Find(OnDemand<store::FindArgs>),
     /// Manage a store: show, check, verify and repair it, hold or erase packets, import files.
     #[command(subcommand, after_help = store::STORE_EXAMPLES)]
-    Store(store::StoreCommand),
+    Store(OnDemand<store::StoreCommand>),
     /// Run a graph of stages: filter, sample, count, record, and more, with each packet read once for all of them.
     #[command(after_help = run::EXAMPLES)]
-    Run(Box<run::RunArgs>),
+    Run(OnDemand<run::RunArgs>),
     /// Meter flows, and export them to collectors as IPFIX or NetFlow, or show the largest.
     #[command(after_help = probe::EXAMPLES)]
-    Probe(Box<probe::ProbeArgs>),
+    Probe(OnDemand<probe::ProbeArgs>),
     /// Collect flows from routers and probes: IPFIX, NetFlow v5 and v9, sFlow; export them, or show the largest.
     #[command(after_help = collect_flows::EXAMPLES)]
-    CollectFlows(Box<collect_flows::CollectArgs>),
+    CollectFlows(OnDemand<collect_flows::CollectArgs>),
     /// Watch packets and flows by rules: rates, scans, new hosts, silence, scripts; report events, record around them.
     #[command(after_help = watch::EXAMPLES)]
-    Watch(Box<watch::WatchArgs>),
+    Watch(OnDemand<watch::WatchArgs>),
     /// Generate packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
-    #[command(after_help = generate::help())]
-    Generate(Box<generate::GenerateArgs>),
+    Generate(OnDemand<generate::GenerateArgs>),
     /// Explain and benchmark filters.
     #[command(subcommand)]
-    Filter(filter::FilterCommand),
+    Filter(OnDemand<filter::FilterCommand>),
     /// List interfaces: addresses, speed, driver, link type, and the programs that capture there.
-    Interfaces(interfaces::InterfacesArgs),
+    Interfaces(OnDemand<interfaces::InterfacesArgs>),
     /// Find causes of lost, altered or delayed packets: rate them, and print or apply the remedies.
     #[command(after_help = doctor::EXAMPLES)]
-    Doctor(doctor::DoctorArgs),
+    Doctor(OnDemand<doctor::DoctorArgs>),
     /// Show traffic, losses and costs in the terminal: hosts, flows, and the stages of running tapline processes.
     #[command(after_help = top::EXAMPLES)]
-    Top(top::TopArgs),
+    Top(OnDemand<top::TopArgs>),
     /// Show the traffic of an interface in a browser: hosts, flows, losses, costs, history, packets.
     #[command(after_help = view::EXAMPLES)]
-    View(Box<view::ViewArgs>),
+    View(OnDemand<view::ViewArgs>),
     /// Measure the cost of a packet on this machine: in the kernel, at each stage, at each output.
     #[command(after_help = profile::EXAMPLES)]
-    Profile(Box<profile::ProfileArgs>),
+    Profile(OnDemand<profile::ProfileArgs>),
     /// Send the packets of capture files on an interface: with original or scaled gaps or at a rate, once or in a loop.
     #[command(after_help = replay::EXAMPLES)]
-    Replay(Box<replay::ReplayArgs>),
+    Replay(OnDemand<replay::ReplayArgs>),
     /// Capture once for many readers: programs read from shared memory (-i tap:NAME), each with its own filter.
     #[command(after_help = serve::EXAMPLES)]
-    Serve(serve::ServeArgs),
+    Serve(OnDemand<serve::ServeArgs>),
     /// Show or change the memory of an FPL program that runs: cells of one moment, or an order between two packets.
     #[command(after_help = memory::EXAMPLES)]
-    Memory(memory::MemoryArgs),
+    Memory(OnDemand<memory::MemoryArgs>),
     /// Pause a capture of tapline serve for all of its readers, or resume it.
-    Control(serve::ControlArgs),
+    Control(OnDemand<serve::ControlArgs>),
     /// Show the state of tapline serve: captures, readers with their lag and losses, and the cost.
-    Status(serve::StatusArgs),
+    Status(OnDemand<serve::StatusArgs>),
     /// Export counters of running captures to Prometheus: packets, losses by place, stages, readers, recordings.
     #[command(after_help = metrics::EXAMPLES)]
-    Metrics(metrics::MetricsArgs),
+    Metrics(OnDemand<metrics::MetricsArgs>),
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
     #[command(after_help = extcap::EXAMPLES)]
-    Extcap(Box<extcap::ExtcapArgs>),
+    Extcap(OnDemand<extcap::ExtcapArgs>),
     /// Show and check options from files, profiles and the environment.
     #[command(subcommand, after_help = configuration::EXAMPLES)]
-    Config(configuration::ConfigCommand),
+    Config(OnDemand<configuration::ConfigCommand>),
     /// Write man pages, and completions for bash, zsh and fish.
     #[command(after_help = manual::EXAMPLES)]
-    Manual(manual::ManualArgs),
+    Manual(OnDemand<manual::ManualArgs>),
     /// Measure the capture performance of this machine: capture, filter and store at every rate, compared with other
     /// programs.
-    Bench(Box<tapline_measure::system::BenchArgs>),
+    Bench(OnDemand<tapline_measure::system::BenchArgs>),
 }
 
 fn main() -> ExitCode {
@@ -216,53 +217,55 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let arguments = arguments();
-    let line = match configuration::command_line(Cli::command(), &arguments) {
-        Ok(line) => line,
+    let parsed = match configuration::command_line::<Cli>(&arguments) {
+        Ok(Some(program)) => program.try_get_matches_from(&arguments),
+        Ok(None) => demand::parse::<Cli>(&arguments),
         Err(faults) => return configuration::tell_faults(&faults),
     };
-    let parsed = line.try_get_matches_from(&arguments);
-    let matches = parsed.unwrap_or_else(|error| help::exit(Cli::command(), &arguments, error));
+    let mut matches = parsed.unwrap_or_else(|error| help::exit::<Cli>(&arguments, error));
     let is_json = asks_for_json(&matches);
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.exit());
     let result = match cli.command {
-        Command::Capture(mut args) => {
+        Command::Capture(OnDemand(mut args)) => {
             args.netns = args.netns.take().or(args.container.take());
             capture::run(&args)
         }
-        Command::Info(args) => everyday::info::run(&args),
-        Command::Grep(args) => everyday::grep::run(&args),
-        Command::Follow(args) => everyday::follow::run(&args),
-        Command::Stats(args) => everyday::stats::run(&args),
-        Command::Dns(args) => everyday::requests::dns(&args),
-        Command::Http(args) => everyday::requests::http(&args),
-        Command::Tls(args) => everyday::requests::tls(&args),
-        Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
-        Command::Bench(args) => bench::run(&args),
-        Command::Record(args) => store::record(&args),
-        Command::Find(args) => store::find(&args),
-        Command::Store(command) => store::manage(&command),
-        Command::Run(args) => run::run(&args),
-        Command::Probe(args) => probe::run(&args),
-        Command::CollectFlows(args) => collect_flows::run(&args),
-        Command::Watch(args) => watch::run(&args),
-        Command::Generate(args) => generate::run(&args),
-        Command::Interfaces(mut args) => {
+        Command::Info(OnDemand(args)) => everyday::info::run(&args),
+        Command::Grep(OnDemand(args)) => everyday::grep::run(&args),
+        Command::Follow(OnDemand(args)) => everyday::follow::run(&args),
+        Command::Stats(OnDemand(args)) => everyday::stats::run(&args),
+        Command::Dns(OnDemand(args)) => everyday::requests::dns(&args),
+        Command::Http(OnDemand(args)) => everyday::requests::http(&args),
+        Command::Tls(OnDemand(args)) => everyday::requests::tls(&args),
+        Command::Filter(OnDemand(command)) => filter::run(&command).map(|()| ExitCode::SUCCESS),
+        Command::Bench(OnDemand(args)) => bench::run(&args),
+        Command::Record(OnDemand(args)) => store::record(&args),
+        Command::Find(OnDemand(args)) => store::find(&args),
+        Command::Store(OnDemand(command)) => store::manage(&command),
+        Command::Run(OnDemand(args)) => run::run(&args),
+        Command::Probe(OnDemand(args)) => probe::run(&args),
+        Command::CollectFlows(OnDemand(args)) => collect_flows::run(&args),
+        Command::Watch(OnDemand(args)) => watch::run(&args),
+        Command::Generate(OnDemand(args)) => generate::run(&args),
+        Command::Interfaces(OnDemand(mut args)) => {
             args.netns = args.netns.take().or(args.container.take());
             interfaces::list(&args).map(|()| ExitCode::SUCCESS)
         }
-        Command::Doctor(args) => doctor::run(&args),
-        Command::Top(args) => top::run(args),
-        Command::View(args) => view::run(*args),
-        Command::Profile(args) => profile::run(&args),
-        Command::Replay(args) => replay::run(&args),
-        Command::Serve(args) => serve::run(&args),
-        Command::Status(args) => serve::status(&args),
-        Command::Memory(args) => memory::run(&args).map(|()| ExitCode::SUCCESS),
-        Command::Control(args) => serve::control(&args).map(|()| ExitCode::SUCCESS),
-        Command::Config(command) => configuration::run(&command, &Cli::command(), cli.profile.as_deref()),
-        Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
-        Command::Metrics(args) => metrics::run(&args),
-        Command::Extcap(args) => extcap::run(&args),
+        Command::Doctor(OnDemand(args)) => doctor::run(&args),
+        Command::Top(OnDemand(args)) => top::run(*args),
+        Command::View(OnDemand(args)) => view::run(*args),
+        Command::Profile(OnDemand(args)) => profile::run(&args),
+        Command::Replay(OnDemand(args)) => replay::run(&args),
+        Command::Serve(OnDemand(args)) => serve::run(&args),
+        Command::Status(OnDemand(args)) => serve::status(&args),
+        Command::Memory(OnDemand(args)) => memory::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Control(OnDemand(args)) => serve::control(&args).map(|()| ExitCode::SUCCESS),
+        Command::Config(OnDemand(command)) => {
+            configuration::run(&command, &Cli::command(), cli.profile.as_deref())
+        }
+        Command::Manual(OnDemand(args)) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Metrics(OnDemand(args)) => metrics::run(&args),
+        Command::Extcap(OnDemand(args)) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {

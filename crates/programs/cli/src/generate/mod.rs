@@ -54,6 +54,7 @@ docs/generate.md says more.";
 
 /// Arguments of the command.
 #[derive(Debug, Args)]
+#[command(after_help = help())]
 pub(crate) struct GenerateArgs {
     /// Write packets to this file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
     /// .gz, .zst or .lz4 after it.
@@ -91,7 +92,7 @@ pub(crate) struct GenerateArgs {
 }
 
 /// The words and keys of recipes, then examples.
-pub(crate) fn help() -> String {
+fn help() -> String {
     const INDENT: usize = 2;
     const NAME_WIDTH: usize = 10;
     // That of a terminal, and less than what clap would break itself.
