@@ -24,6 +24,7 @@ mod section;
 mod section_reader;
 mod source;
 mod write;
+mod zone;
 
 pub use byte_order::ByteOrder;
 pub use copied::{BlockQueue, CopiedBlock, LeftOut, RawBlock, SecretsKind};
@@ -39,3 +40,4 @@ pub use write::{
     DirectCreator, FileCreator, FileWriter, Format, Packer, Precision, Rotation, WriteOptions, WriteProgress,
     parse_size,
 };
+pub use zone::system_zone;

@@ -15,6 +15,7 @@ use std::sync::OnceLock;
 use jiff::civil::{Date, DateTime, Time};
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 use jiff::{Timestamp as Moment, ToSpan};
+use tapline_file::system_zone;
 use tapline_packet::Timestamp;
 use tapline_syntax::units;
 
@@ -142,7 +143,7 @@ impl Clock {
     }
 
     fn zone(&self) -> TimeZone {
-        self.zone.as_ref().unwrap_or_else(|| system_zone()).clone()
+        self.zone.as_ref().unwrap_or_else(|| local_zone()).clone()
     }
 }
 
@@ -173,12 +174,12 @@ fn timestamp(nanoseconds: i128, said: &dyn Display) -> Result<Timestamp, String>
 
 /// Looks up the system's time zone, for later: to be called before the process gives up the right to read its file.
 pub fn learn_zone() {
-    system_zone();
+    local_zone();
 }
 
-fn system_zone() -> &'static TimeZone {
+fn local_zone() -> &'static TimeZone {
     static ZONE: OnceLock<TimeZone> = OnceLock::new();
-    ZONE.get_or_init(TimeZone::system)
+    ZONE.get_or_init(system_zone)
 }
 
 /// A moment for people: local date and time to the second.
@@ -189,7 +190,7 @@ pub fn shown(at: Timestamp) -> String {
 /// Local date and time in a format of strftime.
 pub fn local(at: Timestamp, format: &str) -> String {
     let Ok(moment) = Moment::from_nanosecond(at.as_nanos().into()) else { return "unknown".to_owned() };
-    moment.to_zoned(system_zone().clone()).strftime(format).to_string()
+    moment.to_zoned(local_zone().clone()).strftime(format).to_string()
 }
 
 #[cfg(test)]

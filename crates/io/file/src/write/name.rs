@@ -15,6 +15,7 @@ use jiff::tz::TimeZone;
 use tapline_packet::Timestamp;
 
 use crate::error::WriteError;
+use crate::zone::system_zone;
 
 /// Makes names from the argument of `-w`.
 #[derive(Clone, Debug)]
@@ -31,7 +32,7 @@ impl Names {
     pub(super) fn new(pattern: &Path, has_time: bool, count: Option<u32>) -> Names {
         Names {
             pattern: pattern.to_owned(),
-            zone: has_time.then(TimeZone::system),
+            zone: has_time.then(system_zone),
             width: digits(count.unwrap_or(0)),
         }
     }

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use jiff::tz::TimeZone;
 use tapline_capture::af_packet::is_pattern;
-use tapline_file::{FileCreator, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
+use tapline_file::{
+    FileCreator, Format as FileFormat, Rotation, Section, WriteOptions, parse_size, system_zone,
+};
 use tapline_graph::{Control, Stage};
 use tapline_packet::Interface;
-use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
+use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, TimeStyle};
 use tapline_stages::{ChunkOutput, ChunkSettings, FileOutput, LineFormat, LinesOutput, arrow_output};
 use tapline_store::RecorderSettings;
 use tapline_sys::privilege::Identity;
@@ -230,16 +231,13 @@ fn printer(args: &CaptureArgs, is_live: bool, is_several: bool) -> Printer {
         absolute_seq: args.absolute_tcp_sequence_numbers,
         number: args.number,
         verify_checksums: !args.dont_verify_checksums,
-        zone: TimeZone::system(),
+        zone: system_zone(),
     };
-    let (wants_ports, wants_hosts) = (options.port_names, options.host_names);
+    let wants_hosts = options.host_names;
     let mut printer = Printer::new(options);
     if wants_hosts {
         let wait = if is_live { NAME_WAIT_LIVE } else { NAME_WAIT_FILE };
         printer.set_host_names(Box::new(HostLookup::new(tapline_sys::host_name, wait)));
-    }
-    if wants_ports {
-        printer.set_services(Services::system());
     }
     printer
 }

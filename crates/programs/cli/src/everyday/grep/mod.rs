@@ -13,9 +13,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use jiff::tz::TimeZone;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Value, json};
+use tapline_file::system_zone;
 use tapline_graph::{Out, Packets, Stage, StageCounters, StageStatus, TickContext, grouped};
 use tapline_packet::headers::Headers;
 use tapline_packet::{Interface, Packet};
@@ -98,7 +98,7 @@ pub(crate) fn run(args: &GrepArgs) -> Result<ExitCode> {
         .map_err(|error| anyhow!("the pattern: {error}"))?;
     let options = Options {
         hex: if args.hex { HexStyle::HexAscii } else { HexStyle::None },
-        zone: TimeZone::system(),
+        zone: system_zone(),
         ..Options::default()
     };
     let style =
