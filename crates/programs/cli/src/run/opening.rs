@@ -20,7 +20,7 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::{Control, RestampedSource, Stage, WorkerSource};
 use tapline_meters::StampMode;
 use tapline_packet::Interface;
-use tapline_print::{Options, Printer, Services};
+use tapline_print::{Options, Printer};
 use tapline_source::{Error, Source};
 use tapline_stages::{LineFormat, LinesOutput, StageSettings};
 use tapline_store::RecorderSettings;
@@ -367,12 +367,7 @@ fn lines(context: &OpenContext<'_>, as_json: bool) -> Result<Box<dyn Stage>> {
             link_header: context.arguments().text("link") == "yes",
             ..Options::default()
         };
-        let has_names = options.port_names;
-        let mut printer = Printer::new(options);
-        if has_names {
-            printer.set_services(Services::system());
-        }
-        LineFormat::Text { printer: Box::new(printer), colored: ColorArg::Auto.is_colored() }
+        LineFormat::Text { printer: Box::new(Printer::new(options)), colored: ColorArg::Auto.is_colored() }
     };
     Ok(Box::new(LinesOutput::new(format, output::standard()?, context.site.is_live || is_terminal)))
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use tapline_file::{Section, blocks};
 use tapline_packet::Selection;
-use tapline_print::{HexStyle, Options, Printer, Services, TimeStyle};
+use tapline_print::{HexStyle, Options, Printer, TimeStyle};
 use tapline_source::{Advance, Source};
 use tapline_tap_client::protocol::{AttachRequest, StartPosition};
 use tapline_tap_client::{Client, WakeThreshold, socket_path};
@@ -203,7 +203,6 @@ impl PacketSource for Sources {
         let listed = || -> Result<PacketAnswer> {
             let mut source = self.open(request)?;
             let mut printer = Printer::new(options(request.is_detailed));
-            printer.set_services(Services::system());
             let mut lines = VecDeque::new();
             let mut answer = read(source.as_mut(), request, false, &mut |source, selection| {
                 let batch = source.batch();
