@@ -11,7 +11,6 @@
 //! a mapping of it kills the process that looks: so a file on a disk is mapped by its writer alone, to whom it belongs,
 //! and others read(2) it. A memory file whose size is sealed ([`Memfd`](crate::Memfd)) may be mapped by all.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
 use std::ops::Deref;
 use std::os::fd::AsRawFd;
@@ -23,10 +22,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::SyscallError;
 
-/// Both kinds of memory start at a page, so that a cache line of the format is one of the processor.
-const ALIGNMENT: usize = 4096;
-
-/// 64-bit words, shared or private. A clone is the same memory.
+/// 64-bit words, shared or private, from the start of a page on: a cache line of a format is one of the processor. A
+/// clone is the same memory.
 #[derive(Clone, Debug)]
 pub struct SharedWords {
     memory: Arc<Memory>,
@@ -43,7 +40,7 @@ pub struct WordRange<const N: usize> {
 struct Memory {
     base: NonNull<AtomicU64>,
     words: usize,
-    is_mapped: bool,
+    is_shared: bool,
 }
 
 /// Words that are only loaded from: memory of another process, or a view of [`SharedWords`]. A clone is the same
@@ -73,7 +70,7 @@ impl SharedWords {
     /// `EINVAL` if the file is shorter, or the number of words is 0; the errors of fstat(2) and mmap(2).
     pub fn map(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
         let base = map(file, words, libc::PROT_READ | libc::PROT_WRITE)?;
-        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_shared: true }) })
     }
 
     /// Maps the file with all its pages present from the start: the first write to each would take the kernel some
@@ -83,7 +80,7 @@ impl SharedWords {
     /// As [`map`](Self::map).
     pub fn map_populated(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
         let base = map_with(file, words, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)?;
-        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_shared: true }) })
     }
 
     /// The words for reading only.
@@ -96,11 +93,15 @@ impl SharedWords {
     /// # Panics
     /// Without any words.
     pub fn private(words: usize) -> SharedWords {
-        let layout = layout(words);
-        // SAFETY: the layout has at least one word.
-        let base = unsafe { alloc_zeroed(layout) };
-        let Some(base) = NonNull::new(base.cast()) else { handle_alloc_error(layout) };
-        SharedWords { memory: Arc::new(Memory { base, words, is_mapped: false }) }
+        assert!(words > 0, "memory without words");
+        let len = words * size_of::<AtomicU64>();
+        let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // Pages that nobody touches cost nothing; an allocator would clear them one and all.
+        // SAFETY: a mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
+        let base = NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED);
+        let Some(base) = base else { panic!("no memory for {len} bytes") };
+        SharedWords { memory: Arc::new(Memory { base, words, is_shared: false }) }
     }
 
     /// `N` words from the word `first` on.
@@ -126,7 +127,7 @@ impl ReadWords {
     /// As [`SharedWords::map`].
     pub fn map(file: &File, words: usize) -> Result<ReadWords, SyscallError> {
         let base = map(file, words, libc::PROT_READ)?;
-        Ok(ReadWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+        Ok(ReadWords { memory: Arc::new(Memory { base, words, is_shared: true }) })
     }
 
     /// Number of words.
@@ -171,7 +172,7 @@ impl Deref for SharedWords {
 impl<const N: usize> WordRange<N> {
     /// Whether other processes can see the words.
     pub fn is_shared(&self) -> bool {
-        self.memory.is_mapped
+        self.memory.is_shared
     }
 }
 
@@ -188,14 +189,8 @@ impl<const N: usize> Deref for WordRange<N> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let base = self.base.as_ptr();
-        if self.is_mapped {
-            // SAFETY: the mapping is ours, of this length, and no view of it is left.
-            unsafe { libc::munmap(base.cast(), self.words * size_of::<AtomicU64>()) };
-        } else {
-            // SAFETY: allocated with this layout in `private`, and no view of it is left.
-            unsafe { dealloc(base.cast(), layout(self.words)) };
-        }
+        // SAFETY: the mapping is ours, of this length, and no view of it is left.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * size_of::<AtomicU64>()) };
     }
 }
 
@@ -219,13 +214,6 @@ fn map_with(
         return Err(SyscallError::last("mmap(a file)"));
     }
     Ok(NonNull::new(base.cast()).expect("the kernel never maps address 0 unless told to"))
-}
-
-fn layout(words: usize) -> Layout {
-    assert!(words > 0, "memory without words");
-    Layout::array::<AtomicU64>(words)
-        .and_then(|layout| layout.align_to(ALIGNMENT))
-        .expect("fewer words than memory has")
 }
 
 #[cfg(test)]
