@@ -1,6 +1,12 @@
 //! Blocks of pcapng files other than packets: their writer, and counters.
 
+use std::fs::File;
+use std::io::{self, Read};
+
 use tapline_packet::{InterfaceId, Timestamp};
+
+/// Bytes of a file of the kernel that are read: /proc/cpuinfo has up to 3 KiB for a processor.
+const FACTS_LEN_MAX: u64 = 8 << 10;
 
 /// The writer of a section of a pcapng file, and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +26,11 @@ pub struct Section {
 impl Section {
     /// This machine, for a file that `application` writes: the processor, the kernel's name and release.
     pub fn of_this_machine(application: &str) -> Section {
-        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        // Of the list of processors, which the kernel of a large machine needs milliseconds for, the first ones suffice.
+        let read = |path: &str| {
+            let text = File::open(path).and_then(|file| io::read_to_string(file.take(FACTS_LEN_MAX)));
+            text.unwrap_or_default()
+        };
         let processor = read("/proc/cpuinfo");
         let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
         let kernel = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];
