@@ -24,7 +24,7 @@ use tapline_packet::LinkType;
 use super::layers::{Offset, equal, masked};
 use super::numbers::ethertype;
 use super::numbers::{ip_protocol, port};
-use super::port::PortRange;
+use super::port::{PortRange, PortTest};
 use super::transport::address;
 use super::{Result, Scope, check_max};
 use crate::ast::Direction;
@@ -259,18 +259,18 @@ impl Scope<'_> {
         cell: ScratchCell,
     ) -> Result<[Predicate; 2]> {
         const UDP_LEN: u32 = 8;
-        let range = PortRange::one(port);
-        let to = Some(Direction::Dst);
+        let (range, protocol) = (PortRange::one(port), Some(ip_protocol::UDP));
+        let to_port = PortTest { range, protocol, direction: Some(Direction::Dst), word: "port" };
         let identifier =
             |place, vni: u32| masked(place, Width::Word, vni << 8, 0xffff_ff00, "virtual network identifier");
 
-        let udp = self.ports_ipv4(range, Some(ip_protocol::UDP), to, "port")?;
+        let udp = self.ports_ipv4(to_port)?;
         let first = first_byte(self.after_ipv4(UDP_LEN));
         let vni4 = vni.map(|vni| identifier(self.after_ipv4(UDP_LEN + 4), vni));
         let start = self.ipv4_end().plus(UDP_LEN);
         let v4 = [udp, first].into_iter().chain(vni4).chain([Predicate::Assign(cell, start)]);
 
-        let udp = self.ports_ipv6(range, Some(ip_protocol::UDP), to, "port")?;
+        let udp = self.ports_ipv6(to_port)?;
         let first = first_byte(self.after_ipv6(UDP_LEN));
         let vni6 = vni.map(|vni| identifier(self.after_ipv6(UDP_LEN + 4), vni));
         let start = address(self.after_ipv6(UDP_LEN));

@@ -29,11 +29,21 @@ impl PortRange {
     }
 }
 
+/// A test of ports, and the word that asks for it.
+#[derive(Clone, Copy)]
+pub(super) struct PortTest<'w> {
+    pub(super) range: PortRange,
+    /// `None` means any protocol with ports.
+    pub(super) protocol: Option<u32>,
+    pub(super) direction: Option<Direction>,
+    pub(super) word: &'w str,
+}
+
 impl Scope<'_> {
     pub(super) fn port_number(&mut self, port: u32, qualifiers: Qualifiers, word: &str) -> Result<Predicate> {
         let protocol = transport(qualifiers.protocol, word)?;
         check_port(port)?;
-        self.ports(PortRange::one(port), protocol, qualifiers.direction, word)
+        self.ports(PortTest { range: PortRange::one(port), protocol, direction: qualifiers.direction, word })
     }
 
     pub(super) fn port_name(&mut self, name: &str, qualifiers: Qualifiers) -> Result<Predicate> {
@@ -45,7 +55,8 @@ impl Scope<'_> {
         let (port, found) = service(self.options.resolver.port(name)).ok_or_else(unknown)?;
         let protocol =
             agreed(wanted, found).map_err(|other| Error::whole(format!("port '{name}' is {other}")))?;
-        self.ports(PortRange::one(port), protocol, qualifiers.direction, "port")
+        let range = PortRange::one(port);
+        self.ports(PortTest { range, protocol, direction: qualifiers.direction, word: "port" })
     }
 
     /// Resolves `80-90` or `http-8080`; the ports may be in either order.
@@ -71,7 +82,7 @@ impl Scope<'_> {
         check_port(first)?;
         check_port(second)?;
         let range = PortRange { low: first.min(second), high: first.max(second) };
-        self.ports(range, protocol, qualifiers.direction, "portrange")
+        self.ports(PortTest { range, protocol, direction: qualifiers.direction, word: "portrange" })
     }
 
     /// Resolves one end of a range to its port and, for a name, the protocol that [`service`] returns.
@@ -84,64 +95,31 @@ impl Scope<'_> {
     }
 
     /// Tests that a port is in a range, for one protocol or for any of the three.
-    pub(super) fn ports(
-        &mut self,
-        range: PortRange,
-        protocol: Option<u32>,
-        direction: Option<Direction>,
-        word: &str,
-    ) -> Result<Predicate> {
+    fn ports(&mut self, test: PortTest<'_>) -> Result<Predicate> {
         if self.extensions {
-            return self.ports_behind_extensions(range, protocol, direction, word);
+            return self.ports_behind_extensions(test);
         }
-        Ok(self
-            .ports_ipv6(range, protocol, direction, word)?
-            .or(self.ports_ipv4(range, protocol, direction, word)?))
+        Ok(self.ports_ipv6(test)?.or(self.ports_ipv4(test)?))
     }
 
     /// Like [`ports`](Self::ports), but finds the transport header after IPv6 extension headers, too.
-    fn ports_behind_extensions(
-        &mut self,
-        range: PortRange,
-        protocol: Option<u32>,
-        direction: Option<Direction>,
-        word: &str,
-    ) -> Result<Predicate> {
+    fn ports_behind_extensions(&mut self, test: PortTest<'_>) -> Result<Predicate> {
         let Some(cells) = self.ask_transport() else { return Ok(Predicate::Constant(false)) };
-        let carried = Predicate::any(transports(protocol).filter_map(|number| self.has_header(number)));
-        let (source, destination) = (self.at_transport(cells, 0), self.at_transport(cells, 2));
-        Ok(carried.and(range_at(range, source, destination, direction, word)?))
+        let carried = Predicate::any(test.transports().filter_map(|number| self.has_header(number)));
+        Ok(carried.and(test.at(self.at_transport(cells, 0), self.at_transport(cells, 2))?))
     }
 
-    pub(super) fn ports_ipv6(
-        &mut self,
-        range: PortRange,
-        protocol: Option<u32>,
-        direction: Option<Direction>,
-        word: &str,
-    ) -> Result<Predicate> {
+    pub(super) fn ports_ipv6(&mut self, test: PortTest<'_>) -> Result<Predicate> {
         let is_ip6 = self.link_protocol(ethertype::IPV6)?;
-        let carried = transports(protocol).map(|number| self.ip6_next_header(number));
-        let carried = Predicate::any(carried);
-        let (source, destination) = (self.after_ipv6(0), self.after_ipv6(2));
-        let ports = range_at(range, source, destination, direction, word)?;
-        Ok(is_ip6.and(carried).and(ports))
+        let carried = Predicate::any(test.transports().map(|number| self.ip6_next_header(number)));
+        Ok(is_ip6.and(carried).and(test.at(self.after_ipv6(0), self.after_ipv6(2))?))
     }
 
-    pub(super) fn ports_ipv4(
-        &mut self,
-        range: PortRange,
-        protocol: Option<u32>,
-        direction: Option<Direction>,
-        word: &str,
-    ) -> Result<Predicate> {
+    pub(super) fn ports_ipv4(&mut self, test: PortTest<'_>) -> Result<Predicate> {
         let is_ip = self.link_protocol(ethertype::IPV4)?;
-        let carried = transports(protocol).map(|number| self.ip_protocol(number));
-        let carried = Predicate::any(carried);
+        let carried = Predicate::any(test.transports().map(|number| self.ip_protocol(number)));
         let first = self.first_fragment();
-        let (source, destination) = (self.after_ipv4(0), self.after_ipv4(2));
-        let ports = range_at(range, source, destination, direction, word)?;
-        Ok(is_ip.and(carried).and(first).and(ports))
+        Ok(is_ip.and(carried).and(first).and(test.at(self.after_ipv4(0), self.after_ipv4(2))?))
     }
 
     /// Tests that the packet is not a later fragment of IPv4: only the first one has the ports.
@@ -170,11 +148,6 @@ fn transport(protocol: Option<Protocol>, word: &str) -> Result<Option<u32>> {
     }))
 }
 
-fn transports(protocol: Option<u32>) -> impl Iterator<Item = u32> {
-    const ALL: [u32; 3] = [ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP];
-    ALL.into_iter().filter(move |number| protocol.is_none_or(|protocol| protocol == *number))
-}
-
 /// Returns the port of a service, and its protocol unless TCP and UDP have the same port. If the ports differ, TCP's is
 /// taken, as in libpcap.
 fn service(ports: Ports) -> Option<(u32, Option<u32>)> {
@@ -197,17 +170,19 @@ fn agreed(wanted: Option<u32>, found: Option<u32>) -> std::result::Result<Option
     }
 }
 
-fn range_at(
-    range: PortRange,
-    source: FieldOffset,
-    destination: FieldOffset,
-    direction: Option<Direction>,
-    word: &str,
-) -> Result<Predicate> {
-    let (source, destination) =
-        (in_range(range, source, "source port"), in_range(range, destination, "destination port"));
-    by_direction(direction, source, destination)
-        .map_err(|_| bad_qualifier(direction.map_or("", Direction::name), word))
+impl PortTest<'_> {
+    fn transports(self) -> impl Iterator<Item = u32> {
+        const ALL: [u32; 3] = [ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP];
+        ALL.into_iter().filter(move |number| self.protocol.is_none_or(|protocol| protocol == *number))
+    }
+
+    fn at(self, source: FieldOffset, destination: FieldOffset) -> Result<Predicate> {
+        let PortTest { range, direction, word, .. } = self;
+        let (source, destination) =
+            (in_range(range, source, "source port"), in_range(range, destination, "destination port"));
+        by_direction(direction, source, destination)
+            .map_err(|_| bad_qualifier(direction.map_or("", Direction::name), word))
+    }
 }
 
 fn in_range(range: PortRange, place: FieldOffset, name: &'static str) -> Predicate {
