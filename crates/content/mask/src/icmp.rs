@@ -77,8 +77,14 @@ impl Masker {
 
     /// Addresses of sources, and the records behind them.
     fn groups(&mut self, data: &mut [u8], place: Range<usize>, sources: u16, len: usize) {
+        let end = self.addresses(data, place.clone(), usize::from(sources), len);
+        self.wipe(data, end..place.end);
+    }
+
+    /// Addresses of `len` bytes, as many as there are in `place`. Returns their end.
+    fn addresses(&mut self, data: &mut [u8], place: Range<usize>, count: usize, len: usize) -> usize {
         let mut at = place.start;
-        for _ in 0..sources {
+        for _ in 0..count {
             if at + len > place.end {
                 break;
             }
@@ -89,7 +95,7 @@ impl Masker {
             }
             at += len;
         }
-        self.wipe(data, at..place.end);
+        at
     }
 
     /// Records of groups: type, length of auxiliary data, number of sources, group, sources, auxiliary data.
@@ -101,18 +107,7 @@ impl Masker {
                 break;
             }
             let (auxiliary, sources) = (usize::from(data[at + 1]) * 4, usize::from(u16_at(data, at + 2)));
-            at += 4;
-            for _ in 0..=sources {
-                if at + len > place.end {
-                    break;
-                }
-                if len == 4 {
-                    self.v4(data, at)
-                } else {
-                    self.v6(data, at)
-                }
-                at += len;
-            }
+            at = self.addresses(data, at + 4..place.end, sources + 1, len);
             let end = (at + auxiliary).min(place.end);
             self.wipe(data, at.min(end)..end);
             at = end;

@@ -228,7 +228,11 @@ pub(super) fn ppp(walk: &mut Walk, span: Span<'_>) -> Printed {
         json.hex_field("protocol", protocol, 4);
         Ok((protocol, if compressed { 1 } else { 2 }))
     })?;
-    let rest = span.skip(header_len + protocol_len);
+    ppp_payload(walk, protocol, span.skip(header_len + protocol_len))
+}
+
+/// The packet behind a protocol number of PPP.
+pub(super) fn ppp_payload(walk: &mut Walk, protocol: u16, rest: Span<'_>) -> Printed {
     match protocol {
         0x0021 => network::ipv4(walk, rest),
         0x0057 => network::ipv6(walk, rest),

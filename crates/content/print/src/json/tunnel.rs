@@ -17,14 +17,7 @@ pub(super) fn pppoe(walk: &mut Walk, span: Span<'_>) -> Printed {
         Ok((usize::from(length), protocol))
     })?;
     let rest = span.skip(6).limit(length.min(span.length.saturating_sub(6))).skip(2);
-    match protocol {
-        0x0021 => network::ipv4(walk, rest),
-        0x0057 => network::ipv6(walk, rest),
-        _ => {
-            walk.payload(rest);
-            Ok(())
-        }
-    }
+    link::ppp_payload(walk, protocol, rest)
 }
 
 /// GRE (RFC 2784, RFC 2890), and PPTP's version of it (RFC 2637).
