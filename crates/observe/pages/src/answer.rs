@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Deref;
 
 use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
 use tapline_meters::Activity;
 use tapline_view::{Amount, Dimension, Second};
 
@@ -146,52 +148,9 @@ pub struct ProcessWords {
     pub own_count: u64,
 }
 
-/// A second, or several: packets and bytes of frames by place, and the counts of flows.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Totals {
-    /// The end, in nanoseconds since 1970.
-    pub end_ns: u64,
-    /// The length in nanoseconds.
-    pub len_ns: u64,
-    /// Packets and bytes of the interface.
-    pub offered: [u64; 2],
-    /// Metered packets and bytes.
-    pub metered: [u64; 2],
-    /// Bytes of metered packets as flows count them.
-    pub flow_bytes: u64,
-    /// Packets and bytes without IP.
-    pub not_ip: [u64; 2],
-    /// Packets and bytes whose headers were cut short.
-    pub cut: [u64; 2],
-    /// Packets and bytes left out by sampling.
-    pub sampled_out: [u64; 2],
-    /// Packets lost in the kernel's ring.
-    pub lost_ring: u64,
-    /// Packets lost at the daemon.
-    pub lost_daemon: u64,
-    /// Packets lost in card and driver: not part of the sum.
-    pub lost_before: u64,
-    /// Flows at the end.
-    pub active: u64,
-    /// Flows that began.
-    pub made: u64,
-    /// Flows that ended, by reason.
-    pub ended: [u64; 5],
-    /// Packets older than one before them.
-    pub late: u64,
-    /// Room of the flow table.
-    pub room: u64,
-    /// Packets that the sources lent.
-    pub delivered: u64,
-    /// Workers whose packets are in it.
-    pub workers: u64,
-    /// Metered packets that were not ranked: among the others of each table.
-    pub unranked: u64,
-    /// Packets and bytes, as flows count them, that the host of the meter sent to others.
-    pub sent: [u64; 2],
-    /// Packets and bytes that it received from others.
-    pub received: [u64; 2],
-}
+/// A second, or several. The page has packets and bytes as pairs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals(pub Second);
 
 /// The content specific to one page.
 #[derive(Clone, Debug, Serialize)]
@@ -316,9 +275,9 @@ impl PageRequest {
             others: snapshot.others.clone(),
             rights: self.rights.name(),
             number: last.map(|(number, _)| *number),
-            second: last.map(|(_, second)| Totals::of(second)),
+            second: last.map(|&(_, second)| Totals(second)),
             seconds: snapshot.last(self.window).count(),
-            window: Totals::of(&totals),
+            window: Totals(totals),
             fitting: Fitting::of(&self.filter, snapshot, self.window),
             stack: Stack::of(self, snapshot),
             names: self.names(snapshot, &page),
@@ -369,39 +328,43 @@ impl Content {
     }
 }
 
+impl Deref for Totals {
+    type Target = Second;
+
+    fn deref(&self) -> &Second {
+        &self.0
+    }
+}
+
+impl Serialize for Totals {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        let mut out = out.serialize_struct("Totals", 21)?;
+        out.serialize_field("end_ns", &self.end_ns)?;
+        out.serialize_field("len_ns", &self.len_ns)?;
+        out.serialize_field("offered", &[self.offered(), self.offered_bytes()])?;
+        out.serialize_field("metered", &[self.metered, self.metered_bytes])?;
+        out.serialize_field("flow_bytes", &self.flow_bytes)?;
+        out.serialize_field("not_ip", &[self.not_ip, self.not_ip_bytes])?;
+        out.serialize_field("cut", &[self.cut, self.cut_bytes])?;
+        out.serialize_field("sampled_out", &[self.sampled_out, self.sampled_out_bytes])?;
+        out.serialize_field("lost_ring", &self.lost_ring)?;
+        out.serialize_field("lost_daemon", &self.lost_daemon)?;
+        out.serialize_field("lost_before", &self.lost_before)?;
+        out.serialize_field("active", &self.active)?;
+        out.serialize_field("made", &self.made)?;
+        out.serialize_field("ended", &self.ended)?;
+        out.serialize_field("late", &self.late)?;
+        out.serialize_field("room", &self.room)?;
+        out.serialize_field("delivered", &self.delivered)?;
+        out.serialize_field("workers", &self.workers)?;
+        out.serialize_field("unranked", &self.unranked)?;
+        out.serialize_field("sent", &[self.sent.packets, self.sent.bytes])?;
+        out.serialize_field("received", &[self.received.packets, self.received.bytes])?;
+        out.end()
+    }
+}
+
 impl Totals {
-    /// The words of a second, or of several together.
-    pub fn of(second: &Second) -> Totals {
-        Totals {
-            end_ns: second.end_ns,
-            len_ns: second.len_ns,
-            offered: [second.offered(), second.offered_bytes()],
-            metered: [second.metered, second.metered_bytes],
-            flow_bytes: second.flow_bytes,
-            not_ip: [second.not_ip, second.not_ip_bytes],
-            cut: [second.cut, second.cut_bytes],
-            sampled_out: [second.sampled_out, second.sampled_out_bytes],
-            lost_ring: second.lost_ring,
-            lost_daemon: second.lost_daemon,
-            lost_before: second.lost_before,
-            active: second.active,
-            made: second.made,
-            ended: second.ended,
-            late: second.late,
-            room: second.room,
-            delivered: second.delivered,
-            workers: second.workers,
-            unranked: second.unranked,
-            sent: [second.sent.packets, second.sent.bytes],
-            received: [second.received.packets, second.received.bytes],
-        }
-    }
-
-    /// Packets lost between the wire and the meter, as far as the sum has them.
-    pub fn lost(&self) -> u64 {
-        self.lost_ring + self.lost_daemon
-    }
-
     /// The length in seconds, at least a millisecond.
     pub fn seconds(&self) -> f64 {
         (self.len_ns as f64 / 1e9).max(0.001)

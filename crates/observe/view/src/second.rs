@@ -59,6 +59,14 @@ pub struct Second {
     pub received: Amount,
 }
 
+/// The place of the packets and bytes that were offered: sums of others.
+const OFFERED: usize = 3;
+
+/// The places of all other words.
+fn places() -> impl Iterator<Item = usize> {
+    (1..OFFERED).chain(OFFERED + 2..33)
+}
+
 /// A file may have any numbers: sums of them stay at the greatest.
 fn sum<const N: usize>(parts: [u64; N]) -> u64 {
     parts.into_iter().fold(0, u64::saturating_add)
@@ -108,41 +116,41 @@ impl Second {
     /// Totals since `before`, where both are totals since the start of a meter.
     #[must_use]
     pub fn since(&self, before: &Second) -> Second {
-        let mut since = *self;
-        for (ours, theirs) in since.sums_mut().into_iter().zip(before.sums()) {
-            *ours = ours.saturating_sub(theirs);
+        let Second { end_ns, len_ns, active, room, workers, .. } = *self;
+        let (mut since, mut before) = (*self, *before);
+        for (ours, theirs) in since.words_mut().into_iter().zip(before.words_mut()) {
+            *ours = ours.saturating_sub(*theirs);
         }
-        since
+        Second { end_ns, len_ns, active, room, workers, ..since }
     }
 
     /// Adds another worker's part of the same second.
     pub fn merge(&mut self, other: &Second) {
-        self.add_sums(other);
-        self.end_ns = self.end_ns.max(other.end_ns);
-        self.len_ns = self.len_ns.max(other.len_ns);
-        self.active = sum([self.active, other.active]);
-        self.room = sum([self.room, other.room]);
-        self.workers = sum([self.workers, other.workers]);
+        let (end_ns, len_ns) = (self.end_ns.max(other.end_ns), self.len_ns.max(other.len_ns));
+        self.add(other);
+        (self.end_ns, self.len_ns) = (end_ns, len_ns);
     }
 
     /// Adds the second that follows.
     pub fn append(&mut self, next: &Second) {
-        self.add_sums(next);
-        self.len_ns = sum([self.len_ns, next.len_ns]);
+        self.add(next);
         (self.end_ns, self.active, self.room, self.workers) =
             (next.end_ns, next.active, next.room, next.workers);
     }
 
-    fn add_sums(&mut self, other: &Second) {
-        for (ours, theirs) in self.sums_mut().into_iter().zip(other.sums()) {
-            *ours = ours.saturating_add(theirs);
+    fn add(&mut self, other: &Second) {
+        let mut other = *other;
+        for (ours, theirs) in self.words_mut().into_iter().zip(other.words_mut()) {
+            *ours = ours.saturating_add(*theirs);
         }
     }
 
-    /// The counters that add up over time.
-    fn sums_mut(&mut self) -> [&mut u64; 25] {
+    /// The words of the file in their order, without the sums at [`OFFERED`].
+    fn words_mut(&mut self) -> [&mut u64; 30] {
         let [idle, active, end, forced, full] = &mut self.ended;
         [
+            &mut self.end_ns,
+            &mut self.len_ns,
             &mut self.metered,
             &mut self.metered_bytes,
             &mut self.flow_bytes,
@@ -155,6 +163,7 @@ impl Second {
             &mut self.lost_ring,
             &mut self.lost_daemon,
             &mut self.lost_before,
+            &mut self.active,
             &mut self.made,
             idle,
             active,
@@ -162,7 +171,9 @@ impl Second {
             forced,
             full,
             &mut self.late,
+            &mut self.room,
             &mut self.delivered,
+            &mut self.workers,
             &mut self.unranked,
             &mut self.sent.packets,
             &mut self.sent.bytes,
@@ -171,82 +182,26 @@ impl Second {
         ]
     }
 
-    fn sums(&self) -> [u64; 25] {
-        let mut copy = *self;
-        copy.sums_mut().map(|sum| *sum)
-    }
-
     /// The words of the file, without the first: `docs/format/view.md`, "A second".
     pub fn to_words(&self) -> [u64; SECOND_WORDS] {
-        let mut words = [0; SECOND_WORDS];
-        words[1..33].copy_from_slice(&[
-            self.end_ns,
-            self.len_ns,
-            self.offered(),
-            self.offered_bytes(),
-            self.metered,
-            self.metered_bytes,
-            self.flow_bytes,
-            self.not_ip,
-            self.not_ip_bytes,
-            self.cut,
-            self.cut_bytes,
-            self.sampled_out,
-            self.sampled_out_bytes,
-            self.lost_ring,
-            self.lost_daemon,
-            self.lost_before,
-            self.active,
-            self.made,
-            self.ended[0],
-            self.ended[1],
-            self.ended[2],
-            self.ended[3],
-            self.ended[4],
-            self.late,
-            self.room,
-            self.delivered,
-            self.workers,
-            self.unranked,
-            self.sent.packets,
-            self.sent.bytes,
-            self.received.packets,
-            self.received.bytes,
-        ]);
+        let (mut words, mut copy) = ([0; SECOND_WORDS], *self);
+        for (place, word) in places().zip(copy.words_mut()) {
+            words[place] = *word;
+        }
+        words[OFFERED..OFFERED + 2].copy_from_slice(&[self.offered(), self.offered_bytes()]);
         words
     }
 
     /// Decodes the words of a second. `None` if their sum does not add up: the file is damaged.
     pub fn of_words(words: &[u64]) -> Option<Second> {
         let at = |place: usize| words.get(place).copied().unwrap_or(0);
-        let mut parts = [5, 8, 10, 12, 14, 15].map(at).into_iter();
+        let mut second = Second::default();
+        for (place, word) in places().zip(second.words_mut()) {
+            *word = at(place);
+        }
+        let Second { metered, not_ip, cut, sampled_out, lost_ring, lost_daemon, .. } = second;
+        let mut parts = [metered, not_ip, cut, sampled_out, lost_ring, lost_daemon].into_iter();
         let sum = parts.try_fold(0u64, |sum, part| sum.checked_add(part));
-        let second = Second {
-            end_ns: at(1),
-            len_ns: at(2),
-            metered: at(5),
-            metered_bytes: at(6),
-            flow_bytes: at(7),
-            not_ip: at(8),
-            not_ip_bytes: at(9),
-            cut: at(10),
-            cut_bytes: at(11),
-            sampled_out: at(12),
-            sampled_out_bytes: at(13),
-            lost_ring: at(14),
-            lost_daemon: at(15),
-            lost_before: at(16),
-            active: at(17),
-            made: at(18),
-            ended: [at(19), at(20), at(21), at(22), at(23)],
-            late: at(24),
-            room: at(25),
-            delivered: at(26),
-            workers: at(27),
-            unranked: at(28),
-            sent: Amount { packets: at(29), bytes: at(30) },
-            received: Amount { packets: at(31), bytes: at(32) },
-        };
-        (sum == Some(at(3))).then_some(second)
+        (sum == Some(at(OFFERED))).then_some(second)
     }
 }

@@ -183,8 +183,8 @@ fn totals(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let lost = answer.window.lost();
     let mut numbers = format!(
         "{}  {}  {}  lost {} in {} s",
-        rate(second.offered[1] as f64 * 8.0 / seconds, "bit/s"),
-        rate(second.offered[0] as f64 / seconds, "packets/s"),
+        rate(second.offered_bytes() as f64 * 8.0 / seconds, "bit/s"),
+        rate(second.offered() as f64 / seconds, "packets/s"),
         text(second.active as f64, "flows"),
         tapline_graph::grouped(lost),
         answer.seconds,
@@ -241,8 +241,8 @@ pub(super) fn spoken(shown: &Shown<'_>) -> Option<String> {
     let mut line = format!(
         "{}  {}  {}  {}  lost {}",
         clock(second.end_ns),
-        rate(second.offered[1] as f64 * 8.0 / seconds, "bit/s"),
-        rate(second.offered[0] as f64 / seconds, "packets/s"),
+        rate(second.offered_bytes() as f64 * 8.0 / seconds, "bit/s"),
+        rate(second.offered() as f64 / seconds, "packets/s"),
         text(second.active as f64, "flows"),
         tapline_graph::grouped(second.lost()),
     );

@@ -214,15 +214,15 @@ fn other_side(host: &HostContent, row: &SumRow) -> tapline_pages::KeyWords {
 /// The account as an equation.
 fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
     let parts = [
-        ("metered", window.metered[0], "in flows, and in every table", false),
-        ("not IP", window.not_ip[0], "ARP, STP, LLDP and others", false),
-        ("headers cut short", window.cut[0], "a longer snap length captures them whole", true),
-        ("sampled out", window.sampled_out[0], "left out by sampling", false),
+        ("metered", window.metered, "in flows, and in every table", false),
+        ("not IP", window.not_ip, "ARP, STP, LLDP and others", false),
+        ("headers cut short", window.cut, "a longer snap length captures them whole", true),
+        ("sampled out", window.sampled_out, "left out by sampling", false),
         ("lost in the kernel's ring", window.lost_ring, "a larger ring, or more --workers", true),
         ("lost at the daemon", window.lost_daemon, "the reader was too slow", true),
     ];
     let sum = parts.iter().map(|(_, value, ..)| value).sum::<u64>();
-    let verdict = if sum == window.offered[0] { "balanced" } else { "DOES NOT BALANCE" };
+    let verdict = if sum == window.offered() { "balanced" } else { "DOES NOT BALANCE" };
     let mut lines = vec![Line::new(Look::Head, format!("The account of {seconds} s: {verdict}"))];
     let term = |sign: &str, name: &str, value: u64, why: &str, is_bad: bool| {
         let why = if value == 0 { "" } else { why };
@@ -232,7 +232,7 @@ fn losses(window: &Totals, seconds: usize) -> Vec<Line> {
     for (at, (name, value, why, is_bad)) in parts.into_iter().enumerate() {
         lines.push(term(if at == 0 { "" } else { "+" }, name, value, why, is_bad));
     }
-    lines.push(term("=", "offered by the interface", window.offered[0], "", false));
+    lines.push(term("=", "offered by the interface", window.offered(), "", false));
     lines.push(Line::new(Look::Head, "Not in the sum"));
     lines.extend([
         term("", "lost in card and driver", window.lost_before, "by their own counters", true),
