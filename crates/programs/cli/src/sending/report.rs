@@ -31,6 +31,7 @@ pub(crate) struct Outcome<'a> {
 }
 
 /// Packets to be sent.
+#[derive(Clone, Copy)]
 pub(crate) struct SendInput {
     /// The origin as a verb: `read`.
     pub(crate) verb: &'static str,
@@ -44,73 +45,63 @@ pub(crate) struct SendInput {
     pub(crate) left: u64,
 }
 
-struct ReportNumbers {
-    taken: u64,
-    sent: u64,
-    bytes: u64,
-    left: u64,
-    unsent: u64,
-    packet_rate: Option<f64>,
-    bit_rate: Option<f64>,
-    asked_rate: Option<f64>,
-    seconds: f64,
-    planned_seconds: Option<f64>,
-    dropped_later: Option<u64>,
-}
+impl Outcome<'_> {
+    fn unsent(&self) -> u64 {
+        self.sent.lost.total() + self.sent.own
+    }
 
-impl ReportNumbers {
-    fn of(outcome: &Outcome<'_>) -> ReportNumbers {
-        let (sent, dropped_later) = (outcome.sent, outcome.dropped_later);
-        let pace = outcome.pacer;
-        let is_paced = outcome.is_paced;
+    fn seconds(&self) -> f64 {
+        self.pacer.elapsed_ns as f64 / 1e9
+    }
+
+    fn planned_seconds(&self) -> Option<f64> {
+        self.is_paced.then_some(self.pacer.planned_ns as f64 / 1e9)
+    }
+
+    /// Packets per second in this time.
+    fn rate(&self, seconds: f64) -> Option<f64> {
         // Between the first frame and the last there is one gap less than there are frames.
-        let gaps = pace.frames.saturating_sub(1) as f64;
-        let seconds = pace.elapsed_ns as f64 / 1e9;
-        let planned = pace.planned_ns as f64 / 1e9;
-        let a_second = |count: f64, seconds: f64| (seconds > 0.0 && gaps > 0.0).then(|| count / seconds);
-        let share = if sent.packets > 0 { (sent.packets - 1) as f64 / sent.packets as f64 } else { 0.0 };
-        ReportNumbers {
-            taken: outcome.taken.packets,
-            sent: sent.packets,
-            bytes: sent.bytes,
-            left: outcome.taken.left,
-            unsent: sent.lost.total() + sent.own,
-            packet_rate: a_second(gaps, seconds),
-            bit_rate: a_second(sent.bytes as f64 * 8.0 * share, seconds),
-            asked_rate: a_second(gaps, planned).filter(|_| is_paced),
-            seconds,
-            planned_seconds: is_paced.then_some(planned),
-            dropped_later,
-        }
+        let gaps = self.pacer.frames.saturating_sub(1) as f64;
+        (seconds > 0.0 && gaps > 0.0).then(|| gaps / seconds)
+    }
+
+    fn bit_rate(&self) -> Option<f64> {
+        let packets = self.sent.packets;
+        let share = if packets > 0 { (packets - 1) as f64 / packets as f64 } else { 0.0 };
+        let seconds = self.seconds();
+        self.rate(seconds).map(|_| self.sent.bytes as f64 * 8.0 * share / seconds)
+    }
+
+    fn asked_rate(&self) -> Option<f64> {
+        self.planned_seconds().and_then(|seconds| self.rate(seconds))
     }
 
     /// Whether all was sent, as far as is counted.
     fn is_whole(&self) -> bool {
-        self.taken == self.sent && self.dropped_later.unwrap_or(0) == 0
+        self.taken.packets == self.sent.packets && self.dropped_later.unwrap_or(0) == 0
     }
 
     fn is_balanced(&self) -> bool {
-        self.taken == self.sent + self.unsent + self.left
+        self.taken.packets == self.sent.packets + self.unsent() + self.taken.left
     }
 }
 
 /// Reports the result, and the failure that ended the run: in JSON as a key next to the account. Returns the exit
 /// status.
 pub(crate) fn conclude(outcome: &Outcome<'_>, failure: Option<&str>, report: ReportArgs) -> Result<ExitCode> {
-    let numbers = ReportNumbers::of(outcome);
-    let none_sent = (numbers.sent == 0 && numbers.unsent > 0).then(|| {
-        let packets = grouped(numbers.unsent);
+    let none_sent = (outcome.sent.packets == 0 && outcome.unsent() > 0).then(|| {
+        let packets = grouped(outcome.unsent());
         format!("nothing was sent: {packets} packets could not be, for the causes in the account")
     });
     let failure = failure.or(none_sent.as_deref());
     if outcome.json {
-        let mut object = to_json(&numbers, outcome);
+        let mut object = to_json(outcome);
         if let Some(failure) = failure {
             object["error"] = failure.into();
         }
         writeln!(io::stdout(), "{object}")?;
     } else {
-        io::stderr().write_all(to_text(&numbers, outcome, report.account.form(false)).as_bytes())?;
+        io::stderr().write_all(to_text(outcome, report.account.form(false)).as_bytes())?;
     }
     let Some(failure) = failure else { return Ok(report.code(ExitCode::SUCCESS, &losses(outcome))) };
     let _ = writeln!(io::stderr(), "tapline: {failure}");
@@ -131,20 +122,19 @@ fn losses(outcome: &Outcome<'_>) -> Vec<LostPackets> {
 
 /// Reports the progress on standard error.
 pub(super) fn tell(outcome: &Outcome<'_>) {
-    let numbers = ReportNumbers::of(outcome);
     let text = match outcome.json {
-        true => format!("{}\n", to_json(&numbers, outcome)),
-        false => to_text(&numbers, outcome, AccountForm::Full),
+        true => format!("{}\n", to_json(outcome)),
+        false => to_text(outcome, AccountForm::Full),
     };
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
+fn to_json(outcome: &Outcome<'_>) -> Value {
     let pace = outcome.pacer;
     let skipped = Some((SkipCause::Own, outcome.sent.own));
     let skipped_backends = |over: &SkippedBackend| json!({ "name": over.backend.name(), "why": over.reason });
     let skipped_backends: Vec<Value> = outcome.place.skipped_backends.iter().map(skipped_backends).collect();
-    let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
+    let paced = |value: Option<u64>| outcome.planned_seconds().and(value);
     // The reader tells it when it is done.
     let at_end = |value: u64| (!outcome.is_running).then_some(value);
     json!({
@@ -154,85 +144,84 @@ fn to_json(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> Value {
             "passed_over": skipped_backends,
         },
         "rate": {
-            "packets_per_second": numbers.packet_rate,
-            "asked_packets_per_second": numbers.asked_rate,
-            "bits_per_second": numbers.bit_rate,
-            "seconds": numbers.seconds,
-            "planned_seconds": numbers.planned_seconds,
+            "packets_per_second": outcome.rate(outcome.seconds()),
+            "asked_packets_per_second": outcome.asked_rate(),
+            "bits_per_second": outcome.bit_rate(),
+            "seconds": outcome.seconds(),
+            "planned_seconds": outcome.planned_seconds(),
             "gap_error_median_ns": paced(pace.gaps.percentile(0.5)),
             "gap_error_p99_ns": paced(pace.gaps.percentile(0.99)),
             "late_max_ns": paced(Some(pace.late_max_ns)),
         },
         "account": {
             "interface": outcome.place.interface,
-            outcome.taken.verb: numbers.taken,
+            outcome.taken.verb: outcome.taken.packets,
             "passes": at_end(outcome.taken.passes),
             "backwards": at_end(outcome.taken.backwards),
-            "sent": numbers.sent,
-            "bytes": numbers.bytes,
+            "sent": outcome.sent.packets,
+            "bytes": outcome.sent.bytes,
             "unsent": unsent_json(skipped, &outcome.sent.lost),
-            "not_reached": numbers.left,
-            "tx_dropped": numbers.dropped_later,
+            "not_reached": outcome.taken.left,
+            "tx_dropped": outcome.dropped_later,
             "lost": outcome.sent.lost.total(),
             "running": outcome.is_running,
-            "balanced": numbers.is_balanced(),
+            "balanced": outcome.is_balanced(),
         },
     })
 }
 
-fn to_text(numbers: &ReportNumbers, outcome: &Outcome<'_>, form: AccountForm) -> String {
-    let is_whole = numbers.is_whole();
+fn to_text(outcome: &Outcome<'_>, form: AccountForm) -> String {
     let account = match form {
         AccountForm::None => String::new(),
-        AccountForm::Auto if is_whole => {
-            let (packets, bytes) = (grouped(numbers.sent), grouped(numbers.bytes));
+        AccountForm::Auto if outcome.is_whole() => {
+            let (packets, bytes) = (grouped(outcome.sent.packets), grouped(outcome.sent.bytes));
             format!("{packets} packets sent, {bytes} bytes, 0 dropped\n")
         }
-        _ => account_text(numbers, outcome),
+        _ => account_text(outcome),
     };
-    account + times_text(numbers, outcome).as_str()
+    account + times_text(outcome).as_str()
 }
 
-fn account_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
+fn account_text(outcome: &Outcome<'_>) -> String {
     let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
     let mut table = Table::new();
-    let passes = outcome.taken.passes;
+    let (sent, SendInput { packets: taken, passes, left, .. }) = (outcome.sent, outcome.taken);
     let repeated = if passes > 1 { format!("in {} passes", grouped(passes)) } else { String::new() };
-    table.row(verb, numbers.taken, &repeated);
-    table.row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
+    table.row(verb, taken, &repeated);
+    table.row(&format!("{interface}  sent"), sent.packets, &format!("{} bytes", grouped(sent.bytes)));
     let unsent = format!("{interface}  NOT SENT");
-    table.positive(&unsent, outcome.sent.own, SkipCause::Own.words());
-    outcome.sent.lost.iter().for_each(|(cause, count)| table.row(&unsent, count, cause.words()));
-    table.positive("not reached", numbers.left, &format!("{verb} ahead, and stopped before their time"));
-    let dropped = numbers.dropped_later.unwrap_or(0);
+    table.positive(&unsent, sent.own, SkipCause::Own.words());
+    sent.lost.iter().for_each(|(cause, count)| table.row(&unsent, count, cause.words()));
+    table.positive("not reached", left, &format!("{verb} ahead, and stopped before their time"));
+    let dropped = outcome.dropped_later.unwrap_or(0);
     let remark = "of all senders there, after the kernel took them";
     table.positive(&format!("{interface}  driver, tx_dropped"), dropped, remark);
-    if numbers.is_balanced() && outcome.is_running {
+    if outcome.is_balanced() && outcome.is_running {
         let line = "balanced so far: still running, packets whose time has not come are not counted";
         return format!("{}  {line}\n", table.text);
     }
-    let ReportNumbers { taken, sent, unsent, left, .. } = numbers;
+    let (sent, unsent) = (sent.packets, outcome.unsent());
     let fault = || format!("{verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}");
-    let faults: Vec<String> = (!numbers.is_balanced()).then(fault).into_iter().collect();
+    let faults: Vec<String> = (!outcome.is_balanced()).then(fault).into_iter().collect();
     table.end(&faults)
 }
 
-fn times_text(numbers: &ReportNumbers, outcome: &Outcome<'_>) -> String {
+fn times_text(outcome: &Outcome<'_>) -> String {
     let mut text = String::new();
-    let Some(rate) = numbers.packet_rate else { return text };
-    let bits = numbers.bit_rate.unwrap_or(0.0) / 1e6;
+    let Some(rate) = outcome.rate(outcome.seconds()) else { return text };
+    let bits = outcome.bit_rate().unwrap_or(0.0) / 1e6;
     let _ = write!(text, "rate      {rate:.1} packets/s, {bits:.3} Mbit/s");
-    if let Some(asked) = numbers.asked_rate {
+    if let Some(asked) = outcome.asked_rate() {
         let _ = write!(text, "; asked for {asked:.1}: {:+.4} %", (rate / asked - 1.0) * 100.0);
     }
-    let _ = write!(text, "\ntime      {:.6} s", numbers.seconds);
-    if let Some(planned) = numbers.planned_seconds {
+    let _ = write!(text, "\ntime      {:.6} s", outcome.seconds());
+    if let Some(planned) = outcome.planned_seconds() {
         let _ = write!(text, ", planned {planned:.6} s");
     }
     text.push('\n');
     let gaps = &outcome.pacer.gaps;
     if let (Some(_), Some(median), Some(p99)) =
-        (numbers.planned_seconds, gaps.percentile(0.5), gaps.percentile(0.99))
+        (outcome.planned_seconds(), gaps.percentile(0.5), gaps.percentile(0.99))
     {
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let (median, p99, late) = (micros(median), micros(p99), micros(outcome.pacer.late_max_ns));
