@@ -13,6 +13,7 @@ pub(crate) mod rewrite;
 
 use std::fs::{File, OpenOptions};
 
+use serde::Serialize;
 use serde_json::json;
 use tapline_file::SectionReader;
 use tapline_filter::Options;
@@ -52,7 +53,7 @@ pub struct ErasureScope {
 }
 
 /// Counters of an erasure: each segment, chunk and packet is counted in one place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ErasureAccount {
     /// Segments of the store.
     pub segments: u64,

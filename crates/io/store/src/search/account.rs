@@ -2,8 +2,10 @@
 
 use std::ops::AddAssign;
 
+use serde::Serialize;
+
 /// Counters of a search: each segment and each chunk is in one count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SearchAccount {
     /// Segments of the store: when the search began, and those that it followed since.
     pub segments: u64,
@@ -48,12 +50,14 @@ pub struct SearchAccount {
     /// Bytes of indexes that were read.
     pub index_bytes: u64,
     /// Packets in the chunks that were read and intact.
+    #[serde(skip)]
     pub packets: u64,
     /// Packets that were given out behind newer ones: they were recorded more than [`REACH`](super::REACH) slots behind
     /// them.
     pub late: u64,
     /// Packets that the recordings lost, before the recorder and in it, in the window: by the chunks of the segments
     /// that were read, and behind the last chunk of a recording.
+    #[serde(rename = "lost_while_recorded")]
     pub lost: u64,
     /// Recordings that were broken off in the window, and chunks whose source did not count: `lost` is then a lower
     /// bound.
@@ -119,60 +123,45 @@ impl SearchAccount {
     }
 }
 
+const _: () = assert!(size_of::<SearchAccount>() == 25 * size_of::<u64>(), "a sum has each counter");
+
+impl SearchAccount {
+    fn counters_mut(&mut self) -> [&mut u64; 25] {
+        [
+            &mut self.segments,
+            &mut self.segments_by_time,
+            &mut self.segments_by_roll_up,
+            &mut self.segments_by_keys,
+            &mut self.segments_gone,
+            &mut self.segments_unreadable,
+            &mut self.segments_missing,
+            &mut self.segments_indexed,
+            &mut self.segments_walked,
+            &mut self.segments_left,
+            &mut self.chunks,
+            &mut self.chunks_by_time,
+            &mut self.chunks_by_keys,
+            &mut self.chunks_read,
+            &mut self.chunks_damaged,
+            &mut self.chunks_gone,
+            &mut self.chunks_unfinished,
+            &mut self.chunks_left,
+            &mut self.places_damaged,
+            &mut self.bytes_read,
+            &mut self.index_bytes,
+            &mut self.packets,
+            &mut self.late,
+            &mut self.lost,
+            &mut self.losses_unknown,
+        ]
+    }
+}
+
 impl AddAssign for SearchAccount {
-    fn add_assign(&mut self, other: SearchAccount) {
-        let SearchAccount {
-            segments,
-            segments_by_time,
-            segments_by_roll_up,
-            segments_by_keys,
-            segments_gone,
-            segments_unreadable,
-            segments_missing,
-            segments_indexed,
-            segments_walked,
-            segments_left,
-            chunks,
-            chunks_by_time,
-            chunks_by_keys,
-            chunks_read,
-            chunks_damaged,
-            chunks_gone,
-            chunks_unfinished,
-            chunks_left,
-            places_damaged,
-            bytes_read,
-            index_bytes,
-            packets,
-            late,
-            lost,
-            losses_unknown,
-        } = other;
-        self.segments += segments;
-        self.segments_by_time += segments_by_time;
-        self.segments_by_roll_up += segments_by_roll_up;
-        self.segments_by_keys += segments_by_keys;
-        self.segments_gone += segments_gone;
-        self.segments_unreadable += segments_unreadable;
-        self.segments_missing += segments_missing;
-        self.segments_indexed += segments_indexed;
-        self.segments_walked += segments_walked;
-        self.segments_left += segments_left;
-        self.chunks += chunks;
-        self.chunks_by_time += chunks_by_time;
-        self.chunks_by_keys += chunks_by_keys;
-        self.chunks_read += chunks_read;
-        self.chunks_damaged += chunks_damaged;
-        self.chunks_gone += chunks_gone;
-        self.chunks_unfinished += chunks_unfinished;
-        self.chunks_left += chunks_left;
-        self.places_damaged += places_damaged;
-        self.bytes_read += bytes_read;
-        self.index_bytes += index_bytes;
-        self.packets += packets;
-        self.late += late;
-        // What heads say may be anything.
-        self.lost = self.lost.saturating_add(lost);
-        self.losses_unknown += losses_unknown;
+    fn add_assign(&mut self, mut other: SearchAccount) {
+        for (ours, theirs) in self.counters_mut().into_iter().zip(other.counters_mut()) {
+            // What heads say may be anything.
+            *ours = ours.saturating_add(*theirs);
+        }
     }
 }

@@ -173,30 +173,8 @@ fn account_text(account: &ErasureAccount, is_done: bool) -> String {
 }
 
 fn account_json(account: &ErasureAccount, is_done: bool) -> String {
-    let value = json!({
-        "erased": is_done,
-        "segments": account.segments,
-        "segments_by_time": account.segments_by_time,
-        "segments_by_keys": account.segments_by_keys,
-        "segments_unreadable": account.segments_unreadable,
-        "segments_read": account.segments_read,
-        "chunks": account.chunks,
-        "chunks_by_time": account.chunks_by_time,
-        "chunks_by_keys": account.chunks_by_keys,
-        "chunks_damaged": account.chunks_damaged,
-        "chunks_left": account.chunks_left,
-        "chunks_erased": account.chunks_erased,
-        "places_damaged": account.places_damaged,
-        "packets": account.packets,
-        "packets_left": account.packets_left,
-        "packets_erased": account.packets_erased,
-        "packets_unfit": account.packets_unfit,
-        "chunks_unwritten": account.chunks_unwritten,
-        "packets_unwritten": account.packets_unwritten,
-        "packets_held": account.packets_held,
-        "bytes_erased": account.bytes_erased,
-        "holds": account.holds,
-        "balanced": account.is_balanced(),
-    });
+    let mut value = json!(account);
+    value["erased"] = is_done.into();
+    value["balanced"] = account.is_balanced().into();
     format!("{value}\n")
 }

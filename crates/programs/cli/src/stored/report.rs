@@ -54,32 +54,8 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
 
 /// The search as JSON.
 pub(crate) fn search_json(account: &SearchAccount) -> Value {
-    json!({
-        "segments": account.segments,
-        "segments_by_time": account.segments_by_time,
-        "segments_by_roll_up": account.segments_by_roll_up,
-        "segments_by_keys": account.segments_by_keys,
-        "segments_gone": account.segments_gone,
-        "segments_unreadable": account.segments_unreadable,
-        "segments_missing": account.segments_missing,
-        "segments_indexed": account.segments_indexed,
-        "segments_walked": account.segments_walked,
-        "segments_left": account.segments_left,
-        "chunks": account.chunks,
-        "chunks_by_time": account.chunks_by_time,
-        "chunks_by_keys": account.chunks_by_keys,
-        "chunks_gone": account.chunks_gone,
-        "chunks_read": account.chunks_read,
-        "chunks_unfinished": account.chunks_unfinished,
-        "chunks_damaged": account.chunks_damaged,
-        "chunks_left": account.chunks_left,
-        "places_damaged": account.places_damaged,
-        "bytes_read": account.bytes_read,
-        "index_bytes": account.index_bytes,
-        "lost_while_recorded": account.lost,
-        "lost_is_at_least": account.is_lost_at_least(),
-        "losses_unknown": account.losses_unknown,
-        "late": account.late,
-        "balanced": account.is_balanced(),
-    })
+    let mut value = json!(account);
+    value["lost_is_at_least"] = account.is_lost_at_least().into();
+    value["balanced"] = account.is_balanced().into();
+    value
 }
