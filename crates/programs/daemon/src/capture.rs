@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -317,8 +317,7 @@ impl Capture {
         });
         loop {
             let brings_view = joining.view.is_some();
-            let (reply, answer) = sync_channel(1);
-            match worker.order(Order::Attach(joining, reply), &answer) {
+            match worker.order(|reply| Order::Attach(joining, reply)) {
                 Some(Ok(parts)) => return Ok(parts),
                 Some(Err(Refusal::Text(text))) => return Err(text),
                 Some(Err(Refusal::NoBuffer(back))) if !brings_view => joining = back,
@@ -341,30 +340,25 @@ impl Capture {
     /// # Errors
     /// The state from which there is no such way, in words.
     pub(crate) fn control(&self, action: ControlAction) -> Result<(), String> {
-        for worker in &self.workers {
-            let (reply, answer) = sync_channel(1);
-            let answered = worker.order(Order::Control(action, reply), &answer);
-            answered.unwrap_or_else(|| Err("the capture does not answer".to_owned()))?;
-        }
-        Ok(())
+        self.order_all(|reply| Order::Control(action, reply))
+    }
+
+    fn order_all(&self, order: impl Fn(SyncSender<Result<(), String>>) -> Order) -> Result<(), String> {
+        self.workers.iter().try_for_each(|worker| {
+            worker.order(&order).unwrap_or_else(|| Err("the capture does not answer".to_owned()))
+        })
     }
 
     /// Replaces the filter of a reader.
     pub(crate) fn set_filter(&self, number: u64, wish: &Wish) -> Result<(), String> {
-        for worker in &self.workers {
-            let (reply, answer) = sync_channel(1);
-            let answered = worker.order(Order::Filter(number, wish.clone(), reply), &answer);
-            answered.unwrap_or_else(|| Err("the capture does not answer".to_owned()))?;
-        }
-        Ok(())
+        self.order_all(|reply| Order::Filter(number, wish.clone(), reply))
     }
 
     /// Takes a reader away, with what became of its packets.
     pub(crate) fn detach(&self, number: u64) -> ReaderCounts {
         let mut sum = ReaderCounts::default();
         for worker in &self.workers {
-            let (reply, answer) = sync_channel(1);
-            if let Some(counts) = worker.order(Order::Detach(number, reply), &answer) {
+            if let Some(counts) = worker.order(|reply| Order::Detach(number, reply)) {
                 sum.merge(&counts);
             }
         }
@@ -379,8 +373,7 @@ impl Capture {
             CaptureStatus { name: self.rule.name.clone(), is_restricted, ..CaptureStatus::default() };
         let mut readers: Vec<(u64, ReaderSum)> = Vec::new();
         for worker in &self.workers {
-            let (reply, answer) = sync_channel(1);
-            let Some(report) = worker.order(Order::Report(reply), &answer) else { continue };
+            let Some(report) = worker.order(Order::Report) else { continue };
             status.is_paused |= report.is_paused;
             if is_restricted {
                 let theirs = report.views.iter().filter(|view| view.rights == *rights);
@@ -423,8 +416,7 @@ impl Capture {
     pub(crate) fn account(&self) -> CaptureTotals {
         let mut sum = CaptureTotals::of(&self.rule.name);
         for worker in &self.workers {
-            let (reply, answer) = sync_channel(1);
-            worker.order(Order::Report(reply), &answer).into_iter().for_each(|report| sum.add(report));
+            worker.order(Order::Report).into_iter().for_each(|report| sum.add(report));
         }
         sum
     }
@@ -480,8 +472,9 @@ impl ReaderSum {
 
 impl Thread {
     /// Gives an order and waits for the answer.
-    fn order<T>(&self, order: Order, answer: &Receiver<T>) -> Option<T> {
-        self.orders.send(order).ok()?;
+    fn order<T>(&self, order: impl FnOnce(SyncSender<T>) -> Order) -> Option<T> {
+        let (reply, answer) = sync_channel(1);
+        self.orders.send(order(reply)).ok()?;
         self.wake();
         answer.recv_timeout(ANSWER_WAIT).ok()
     }

@@ -309,8 +309,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         let _ = capture.set_filter(number, &wish);
     }
     let mut before = Report::default();
-    let (reply, answer) = sync_channel(1);
-    before.cpu_ns = capture.workers[0].order(Order::Report(reply), &answer).map_or(0, |report| report.cpu_ns);
+    before.cpu_ns = capture.workers[0].order(Order::Report).map_or(0, |report| report.cpu_ns);
     wire.allowed.store(packets, Ordering::Relaxed);
     let (mut sent_away, begun) = (0, Instant::now());
     while wire.passed.load(Ordering::Relaxed) < packets {
@@ -321,8 +320,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let (reply, answer) = sync_channel(1);
-    let report = capture.workers[0].order(Order::Report(reply), &answer).expect("an answer");
+    let report = capture.workers[0].order(Order::Report).expect("an answer");
     let offered =
         report.readers.iter().find(|reader| reader.number == 1).map_or(0, |root| root.counts.offered);
     drop((root, parts));
