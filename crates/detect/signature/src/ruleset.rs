@@ -264,9 +264,9 @@ mod tests {
         assert_eq!(one.references.len(), 2);
         assert_eq!(one.fast_content().map(|content| content.bytes.as_slice()), Some(&b"/admin"[..]));
         assert!(one.header.filter.contains("dst port 8080"), "{}", one.header.filter);
-        assert!(one.needs_flow() && one.needs_payload());
+        assert!(one.needs_flow() && !one.payload.is_empty());
         assert_eq!((other.action, other.priority, other.line), (Action::Pass, 1, 8));
-        assert!(!other.needs_flow() && !other.needs_payload());
+        assert!(!other.needs_flow() && other.payload.is_empty());
     }
 
     #[test]

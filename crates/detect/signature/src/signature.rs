@@ -200,11 +200,6 @@ impl Signature {
         !self.changes.is_empty() || self.conditions.iter().any(Condition::needs_flow)
     }
 
-    /// The signature looks at payloads.
-    pub fn needs_payload(&self) -> bool {
-        !self.payload.is_empty()
-    }
-
     /// An option looks at a place that counts from the start of the payload.
     pub(crate) fn has_absolute_place(&self) -> bool {
         self.payload.iter().any(|option| match option {

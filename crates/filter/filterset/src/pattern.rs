@@ -65,38 +65,7 @@ impl HeaderPattern {
     ///
     /// # Errors
     /// [`PatternError`] if no packet could match, or the cell is too large.
-    pub fn cell(self, offset: u32, mask: &[u8], value: &[u8]) -> Result<HeaderPattern, PatternError> {
-        self.add(Origin::Start, offset, mask, value)
-    }
-
-    /// Adds a cell at `offset` bytes past the end of the IPv4 header that starts at byte `header`, whose first byte
-    /// says how long it is.
-    ///
-    /// # Errors
-    /// [`PatternError`] if no packet could match, or the cell is too large.
-    pub fn cell_behind_ipv4(
-        self,
-        header: u32,
-        offset: u32,
-        mask: &[u8],
-        value: &[u8],
-    ) -> Result<HeaderPattern, PatternError> {
-        let offset = header.checked_add(offset).ok_or(PatternError::TooFar)?;
-        self.add(Origin::Ipv4Len(header), offset, mask, value)
-    }
-
-    /// The filter that accepts the matching packets.
-    pub fn filter(&self) -> Filter {
-        Filter::of(self.cells.clone(), |_| "cell")
-    }
-
-    fn add(
-        mut self,
-        origin: Origin,
-        offset: u32,
-        mask: &[u8],
-        value: &[u8],
-    ) -> Result<HeaderPattern, PatternError> {
+    pub fn cell(mut self, offset: u32, mask: &[u8], value: &[u8]) -> Result<HeaderPattern, PatternError> {
         if mask.len() != value.len() || mask.is_empty() {
             return Err(PatternError::Lengths);
         }
@@ -111,11 +80,21 @@ impl HeaderPattern {
         for (at, len) in pieces(mask.len()) {
             let number =
                 |bytes: &[u8]| bytes[at..at + len].iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
-            let part = BitField { origin, offset: offset + at as u32, width: len as u8, mask: number(mask) };
+            let part = BitField {
+                origin: Origin::Start,
+                offset: offset + at as u32,
+                width: len as u8,
+                mask: number(mask),
+            };
             let cell = Conjunction::of(part, Condition::equal(number(value), true));
             self.cells = self.cells.and(&cell).ok_or(PatternError::Contradiction)?;
         }
         Ok(self)
+    }
+
+    /// The filter that accepts the matching packets.
+    pub fn filter(&self) -> Filter {
+        Filter::of(self.cells.clone(), |_| "cell")
     }
 }
 
