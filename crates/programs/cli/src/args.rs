@@ -8,8 +8,29 @@ use tapline_file::{Format, WriteError};
 use tapline_filter::Options;
 use tapline_syntax::units;
 
+use crate::container;
+
 /// Default snap length, and the meaning of snap length 0: as libpcap.
 pub(crate) const SNAP_LEN: u32 = 262_144;
+
+/// The network in which a command opens interfaces and sockets.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct NetworkArgs {
+    /// Open interfaces in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input")]
+    netns: Option<String>,
+    /// Open interfaces in the network of this container: its name, its pod's, or the beginning of its identifier
+    /// (containerd, Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
+    #[arg(long, value_name = "NAME", value_parser = container::process, conflicts_with = "netns", help_heading = "Input")]
+    container: Option<String>,
+}
+
+impl NetworkArgs {
+    /// The namespace; `None` means that of this process.
+    pub(crate) fn name(&self) -> Option<&String> {
+        self.netns.as_ref().or(self.container.as_ref())
+    }
+}
 
 /// Dialect of filter texts.
 #[derive(Clone, Copy, Debug, Default, Args)]

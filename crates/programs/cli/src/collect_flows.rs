@@ -7,25 +7,21 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::Listener;
 use tapline_export::Destination;
 use tapline_graph::plan::{PlanBuilder, StageDraft, Value};
-use tapline_syntax::units::{count_in, size_in};
+use tapline_syntax::units::count_in;
 
-use crate::args::parse_duration;
 use crate::compiler::check_filter;
-use crate::container;
 use crate::destinations::{
-    BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, collectors_of, destinations, inputs,
-    is_on_stdout, lead, show,
+    Destinations, ExportArgs, Records, destinations, inputs, is_on_stdout, lead, show,
 };
 use crate::flows;
 use crate::probe::TOP;
-use crate::run::{self, GraphArgs, RunOptions};
+use crate::run::{self, CommandArgs, RunOptions};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -65,19 +61,12 @@ pub(crate) struct CollectArgs {
     #[arg(short, long, value_name = "NAME", help_heading = "Input")]
     interface: Vec<String>,
     /// Read messages in a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
-    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with_all = ["interface", "netns", "container"])]
     read: Option<PathBuf>,
     /// Read only messages whose own packets this filter accepts, such as 'udp port 2055' on an interface, or 'src host
     /// 192.0.2.1', the exporter. FILTER selects among the flows in them.
     #[arg(long, value_name = "FILTER", help_heading = "Input")]
     messages: Option<String>,
-    /// Listen in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
-    /// Listen in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
-    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
-    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    container: Option<String>,
 
     /// Keep templates and sampling intervals in this file over restarts: records that come before these are sent again can
     /// be read.
@@ -91,8 +80,6 @@ pub(crate) struct CollectArgs {
     /// forgotten that have not proved to be exporters, or are silent for the longest time.
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sources_max: u64,
-    #[command(flatten)]
-    places: PlaceArgs,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT; HOST:PORT means UDP, and the default
     /// port is 4739. Files: file:NAME (IPFIX), json:NAME and csv:NAME (lines of text), parquet:DIR (a directory by date
@@ -101,49 +88,25 @@ pub(crate) struct CollectArgs {
     /// kafka://HOST/TOPIC (feature `kafka`), batch+file:NAME, batch+stdout: (docs/export.md).
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
-    /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
-    version: String,
+    #[command(flatten)]
+    records: ExportArgs,
     /// Elements of a record, by IANA's names, with commas (docs/reference/elements.md). `default` means several, among them the
     /// exporter's address, autonomous systems and the next hop.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
-    /// Export both directions of a flow in one record (RFC 5103), where they came in one.
-    #[arg(long, help_heading = "Export")]
-    biflow: bool,
-    /// Observation domain (IPFIX), source id (9), or engine type and id (5) of exported messages.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
-    domain: u32,
-    /// Length of the largest IP packet that carries an exported message.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
-    mtu: u16,
-    #[command(flatten)]
-    parquet: ParquetArgs,
-
-    #[command(flatten)]
-    batches: BatchArgs,
 
     /// Show the flows live: writes the file that `tapline view` reads, once a second. A flow counts when its record
     /// comes.
     #[arg(long, help_heading = "Reports")]
     view: bool,
-    /// Number of largest flows to show, by bytes; 10 if nothing is exported.
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
-    top: Option<u32>,
     /// Also show all counters of the sources, as columns of numbers (docs/collect.md).
     #[arg(short, long, help_heading = "Reports")]
     verbose: bool,
     /// Print flows, sources and account as JSON on standard output, in two lines.
     #[arg(long, help_heading = "Reports")]
     json: bool,
-    /// Print this command as a graph for `tapline run`, and stop.
-    #[arg(long, help_heading = "Reports")]
-    show_graph: bool,
-    /// Stop after this time: 90, 90s, 5m, 1h.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
     #[command(flatten)]
-    graph: GraphArgs,
+    run: CommandArgs,
     /// Report only flows that this filter accepts, in the pcap-filter language. It sees the addresses, protocol, ports,
     /// TCP flags and VLAN of each flow. Others are counted as filtered.
     #[arg(value_name = "FILTER")]
@@ -154,15 +117,11 @@ pub(crate) struct CollectArgs {
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
     let to = check(args)?;
     let options = RunOptions {
-        netns: args.netns.clone().or_else(|| args.container.clone()),
-        duration: args.duration,
-        json: args.json,
         results_aside: to.iter().any(is_on_stdout),
-        flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        graph: args.graph.clone(),
-        ..RunOptions::default()
+        flows: Some(flows::Style { verbose: args.verbose, top: args.records.top.unwrap_or(TOP) as usize }),
+        ..args.run.options(args.json)
     };
-    run::run_graph(&options, &graph(args, &to), args.show_graph)
+    run::run_graph(&options, &graph(args, &to), args.run.show_graph)
 }
 
 /// The destinations, unless there are mistakes that the words of the command explain better than those of the graph.
@@ -174,9 +133,9 @@ fn check(args: &CollectArgs) -> Result<Vec<(&str, Destination)>> {
         ),
         None => {}
     }
-    let has_form = args.template != "default" || args.biflow;
+    let has_form = args.template != "default" || args.records.biflow;
     let (export, collectors) = (args.export.as_deref(), "udp://HOST:PORT, tcp://HOST:PORT");
-    let to = destinations(export, has_form, args.json, &args.batches, &args.places, collectors)?;
+    let to = destinations(export, has_form, args.json, &args.records, collectors)?;
     check_filter(&args.filter.join(" "))?;
     check_filter(args.messages.as_deref().unwrap_or_default())?;
     Ok(to)
@@ -190,22 +149,16 @@ fn graph(args: &CollectArgs, to: &Destinations<'_>) -> PlanBuilder {
     sources
         .extend(args.listen.iter().map(|text| StageDraft::new("listen").arg(text.as_str()).by("--listen")));
     let meter = lead(&mut graph, sources, args.messages.as_deref(), collector(args));
-    let records = Records {
-        template: of_rows(args),
-        biflow: args.biflow,
-        domain: args.domain,
-        exporter: Some(Value::word("records")),
-        places: &args.places,
-    };
-    if let Some(export) = collectors_of(to) {
-        let export = export.option("--version", "version", Value::word(&args.version));
-        let export = records.add_to(export, &of_messages(args)).option("--mtu", "mtu", args.mtu);
-        let export = graph.add(args.places.add_to(export.with_some("exporter", records.exporter.clone())));
+    let records =
+        Records { template: of_rows(args), exporter: Some(Value::word("records")), args: &args.records };
+    if let Some(export) = records.messages(to, &of_messages(args)) {
+        let export =
+            graph.add(args.records.places.add_to(export.with_some("exporter", records.exporter.clone())));
         graph.connect(meter, export);
     }
-    records.write(&mut graph, meter, to, &args.batches, |_, stage| args.parquet.add_to(stage));
-    let top = args.top.or(args.export.is_none().then_some(TOP));
-    show(&mut graph, meter, args.view, top, &args.places);
+    records.write(&mut graph, meter, to, |_, stage| args.records.parquet.add_to(stage));
+    let top = args.records.top.or(args.export.is_none().then_some(TOP));
+    show(&mut graph, meter, args.view, top, &args.records.places);
     graph
 }
 
@@ -223,11 +176,11 @@ fn collector(args: &CollectArgs) -> StageDraft {
 
 /// The template of messages. Collectors of NetFlow know the default one best.
 fn of_messages(args: &CollectArgs) -> String {
-    let template = match (args.template.as_str(), args.version.as_str()) {
+    let template = match (args.template.as_str(), args.records.version.as_str()) {
         ("default", "10") => format!("default,samplingInterval,{COLLECTED}"),
         (template, _) => template.to_owned(),
     };
-    args.places.of_messages(&template, &args.version)
+    args.records.places.of_messages(&template, &args.records.version)
 }
 
 /// The template of lines, Parquet and batches: the default of each, with the elements of collected flows.
@@ -238,5 +191,5 @@ fn of_rows(args: &CollectArgs) -> String {
         }
         template => template.to_owned(),
     };
-    args.places.of_rows(&template)
+    args.records.places.of_rows(&template)
 }

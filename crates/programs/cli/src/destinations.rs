@@ -38,15 +38,14 @@ pub(crate) fn destinations<'a>(
     export: Option<&'a str>,
     has_form: bool,
     json: bool,
-    batches: &BatchArgs,
-    places: &PlaceArgs,
+    args: &ExportArgs,
     collectors: &str,
 ) -> Result<Vec<(&'a str, Destination)>> {
     let checked = || {
         let to = Destination::list(export.unwrap_or_default())?;
         check_list(export.is_some(), &to, has_form, json, collectors)?;
-        batches.check(&to)?;
-        places.check()?;
+        args.batches.check(&to)?;
+        args.places.check()?;
         Ok(to)
     };
     checked().map_err(|error: anyhow::Error| mistake(format!("{error:#}")))
@@ -84,6 +83,32 @@ fn check_list(
         }
     }
     Ok(())
+}
+
+/// Options of exported flows, metered or collected.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) places: PlaceArgs,
+    /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
+    pub(crate) version: String,
+    /// Export both directions of a flow in one record (RFC 5103); of collected flows, where they came in one.
+    #[arg(long, help_heading = "Export")]
+    pub(crate) biflow: bool,
+    /// Observation domain (IPFIX), source id (9), or engine type and id in the low 16 bits (5).
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
+    domain: u32,
+    /// Length of the largest IP packet that carries a message.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
+    mtu: u16,
+    #[command(flatten)]
+    pub(crate) parquet: ParquetArgs,
+    #[command(flatten)]
+    batches: BatchArgs,
+    /// Number of largest flows to show, by bytes; 10 if nothing is exported.
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
+    pub(crate) top: Option<u32>,
 }
 
 /// Files of the places of addresses.
@@ -264,21 +289,23 @@ impl BatchArgs {
 pub(crate) struct Records<'a> {
     /// Elements of lines, Parquet and batches.
     pub(crate) template: String,
-    pub(crate) biflow: bool,
-    pub(crate) domain: u32,
     /// The exporter's address; the word `records` where each flow has its own.
     pub(crate) exporter: Option<Value>,
-    pub(crate) places: &'a PlaceArgs,
+    pub(crate) args: &'a ExportArgs,
 }
 
 impl Records<'_> {
+    /// The stage of the collectors among destinations, if there are any. Messages have the elements of `template`.
+    pub(crate) fn messages(&self, to: &Destinations<'_>, template: &str) -> Option<StageDraft> {
+        let stage = collectors_of(to)?.option("--version", "version", Value::word(&self.args.version));
+        Some(self.add_to(stage, template).option("--mtu", "mtu", self.args.mtu))
+    }
+
     /// Adds what all records have to a stage.
-    pub(crate) fn add_to(&self, stage: StageDraft, template: &str) -> StageDraft {
-        stage.option("--template", "template", template).option("--biflow", "biflow", self.biflow).option(
-            "--domain",
-            "domain",
-            self.domain,
-        )
+    fn add_to(&self, stage: StageDraft, template: &str) -> StageDraft {
+        let ExportArgs { biflow, domain, .. } = *self.args;
+        let stage = stage.option("--template", "template", template).option("--biflow", "biflow", biflow);
+        stage.option("--domain", "domain", domain)
     }
 
     /// Adds the stages of files and receivers behind a meter. `parquet`: further arguments of files of a format.
@@ -287,7 +314,6 @@ impl Records<'_> {
         graph: &mut PlanBuilder,
         meter: DraftId,
         to: &Destinations<'_>,
-        batches: &BatchArgs,
         of_files: impl Fn(&str, StageDraft) -> StageDraft,
     ) {
         let exporter =
@@ -299,12 +325,13 @@ impl Records<'_> {
         for (at, (format, path)) in rows.enumerate() {
             let lines = lines(at, format, &path.to_string_lossy());
             let lines = of_files(format, exporter(self.add_to(lines, &self.template)));
-            let lines = graph.add(self.places.add_to(lines));
+            let lines = graph.add(self.args.places.add_to(lines));
             graph.connect(meter, lines);
         }
         for (at, receiver) in receivers(to).enumerate() {
-            let stage = batches.stage(receiver, receivers(to).count()).named(format!("batches{at}"));
-            let stage = graph.add(self.places.add_to(exporter(self.add_to(stage, &self.template))));
+            let stage =
+                self.args.batches.stage(receiver, receivers(to).count()).named(format!("batches{at}"));
+            let stage = graph.add(self.args.places.add_to(exporter(self.add_to(stage, &self.template))));
             graph.connect(meter, stage);
         }
     }

@@ -20,14 +20,13 @@ use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::parse_duration;
 use crate::compiler::check_stage_filter;
-use crate::container;
 use crate::destinations::{
-    BatchArgs, Destinations, ParquetArgs, PlaceArgs, Records, check_inputs, collectors_of, destinations,
-    is_on_stdout, lead, show, timed_inputs,
+    Destinations, ExportArgs, Records, check_inputs, collectors_of, destinations, is_on_stdout, lead, show,
+    timed_inputs,
 };
 use crate::flows;
 use crate::live::XdpArgs;
-use crate::run::{self, GraphArgs, RunOptions};
+use crate::run::{self, CommandArgs, RunOptions};
 use crate::stored::TimeArgs;
 use crate::topics;
 use crate::wake::WakeArgs;
@@ -77,17 +76,10 @@ pub(crate) struct ProbeArgs {
     interface: Vec<String>,
     /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY reads a
     /// store.
-    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with_all = ["interface", "netns", "container"])]
     read: Option<PathBuf>,
     #[command(flatten)]
     times: TimeArgs,
-    /// Meter in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
-    /// Meter in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
-    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
-    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     #[command(flatten)]
@@ -156,8 +148,6 @@ pub(crate) struct ProbeArgs {
     /// answers). Packets of others are counted in the account.
     #[arg(long, value_name = "WHICH", default_value = "any", value_parser = ["any", "both", "one"], help_heading = "Flows")]
     directions: String,
-    #[command(flatten)]
-    places: PlaceArgs,
 
     /// Destinations, with commas. Collectors: udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT (only in builds with the
     /// feature `tls`); HOST:PORT means UDP, and the default port is 4739, of TLS 4740. Files: file:NAME (IPFIX),
@@ -167,21 +157,12 @@ pub(crate) struct ProbeArgs {
     /// kafka://HOST/TOPIC (feature `kafka`), batch+file:NAME, batch+stdout: (docs/export.md).
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
-    /// Export protocol: 10 is IPFIX, 9 and 5 are NetFlow.
-    #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
-    version: String,
+    #[command(flatten)]
+    records: ExportArgs,
     /// Elements of a record, by IANA's names, with commas (docs/reference/elements.md). `default` and the words of --details each
     /// mean several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
-    #[command(flatten)]
-    parquet: ParquetArgs,
-    /// Export both directions of a flow in one record (RFC 5103).
-    #[arg(long, help_heading = "Export")]
-    biflow: bool,
-    /// Observation domain (IPFIX), source id (9), or engine type and id in the low 16 bits (5).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
-    domain: u32,
     /// The exporter's address: source of the messages, and value of exporterIPv4Address or exporterIPv6Address in a
     /// template.
     #[arg(long, value_name = "ADDRESS", help_heading = "Export")]
@@ -189,9 +170,6 @@ pub(crate) struct ProbeArgs {
     /// Private enterprise number for elements that IANA does not have; the default is reserved for examples (RFC 5612).
     #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = count_in::<u32>(1..), help_heading = "Export")]
     enterprise: u32,
-    /// Length of the largest IP packet that carries a message.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
-    mtu: u16,
     /// Send templates again after this many messages, over UDP.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Export")]
     template_messages: u32,
@@ -224,30 +202,18 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
-    #[command(flatten)]
-    batches: BatchArgs,
-
     /// Show the traffic live: writes the file that `tapline view` reads, once a second. Names and applications are
     /// collected for it.
     #[arg(long, help_heading = "Reports")]
     view: bool,
-    /// Number of largest flows to show, by bytes; 10 if nothing is exported.
-    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
-    top: Option<u32>,
     /// Also show statistics of the flow table, as columns of numbers (docs/flows.md).
     #[arg(short, long, help_heading = "Reports")]
     verbose: bool,
     /// Print flows, statistics and account as JSON on standard output, in two lines.
     #[arg(long, help_heading = "Reports")]
     json: bool,
-    /// Print this command as a graph for `tapline run`, and stop.
-    #[arg(long, help_heading = "Reports")]
-    show_graph: bool,
-    /// Stop after this time: 90, 90s, 5m, 1h.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<std::time::Duration>,
     #[command(flatten)]
-    graph: GraphArgs,
+    run: CommandArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
@@ -257,18 +223,14 @@ pub(crate) struct ProbeArgs {
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     let to = check(args)?;
     let options = RunOptions {
-        netns: args.netns.clone().or_else(|| args.container.clone()),
         xdp: args.xdp,
         wake: args.wake,
         workers: args.workers,
-        duration: args.duration,
-        json: args.json,
         results_aside: to.iter().any(is_on_stdout),
-        flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
-        graph: args.graph.clone(),
-        ..RunOptions::default()
+        flows: Some(flows::Style { verbose: args.verbose, top: args.records.top.unwrap_or(TOP) as usize }),
+        ..args.run.options(args.json)
     };
-    run::run_graph(&options, &graph(args, &to), args.show_graph)
+    run::run_graph(&options, &graph(args, &to), args.run.show_graph)
 }
 
 /// The destinations, unless there are mistakes that the words of the command explain better than those of the graph.
@@ -280,10 +242,10 @@ fn check(args: &ProbeArgs) -> Result<Vec<(&str, Destination)>> {
         writeln!(io::stderr(), "tapline: {what}")?;
     }
     let details = DetailFields::parse(&args.details)?;
-    let has_form = args.template != "default" || args.biflow;
+    let has_form = args.template != "default" || args.records.biflow;
     let collectors = "udp://HOST:PORT, tcp://HOST:PORT, tls://HOST:PORT";
     let export = args.export.as_deref();
-    let to = destinations(export, has_form, args.json, &args.batches, &args.places, collectors)?;
+    let to = destinations(export, has_form, args.json, &args.records, collectors)?;
     for (name, time) in [
         ("--active-timeout", args.active_timeout),
         ("--idle-timeout", args.idle_timeout),
@@ -298,7 +260,7 @@ fn check(args: &ProbeArgs) -> Result<Vec<(&str, Destination)>> {
     }
     if collectors_of(&to).is_some() {
         check_sampling(args)?;
-        if args.version == "5" && details.any() {
+        if args.records.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");
         }
     }
@@ -307,7 +269,7 @@ fn check(args: &ProbeArgs) -> Result<Vec<(&str, Destination)>> {
 }
 
 fn check_sampling(args: &ProbeArgs) -> Result<()> {
-    let version = args.version.parse().ok().and_then(Version::of_number).unwrap_or_default();
+    let version = args.records.version.parse().ok().and_then(Version::of_number).unwrap_or_default();
     let sampling = match args.sample_flows {
         _ if args.scale => Sampling::NONE,
         1 => Sampling::Packets(args.sample as u32),
@@ -323,22 +285,21 @@ fn graph(args: &ProbeArgs, to: &Destinations<'_>) -> PlanBuilder {
     let filter = (!args.filter.is_empty()).then(|| args.filter.join(" "));
     let meter = lead(&mut graph, sources, filter.as_deref(), meter(args));
     let records = Records {
-        template: args.places.of_rows(&template(args)),
-        biflow: args.biflow,
-        domain: args.domain,
+        template: args.records.places.of_rows(&template(args)),
         exporter: args.exporter.map(|address| address.to_string().into()),
-        places: &args.places,
+        args: &args.records,
     };
-    if let Some(stage) = collectors_of(to) {
+    let messages = args.records.places.of_messages(&template(args), &args.records.version);
+    if let Some(stage) = records.messages(to, &messages) {
         let export = graph.add(export(args, &records, stage));
         graph.connect(meter, export);
     }
-    records.write(&mut graph, meter, to, &args.batches, |format, stage| match format {
-        "parquet" => args.parquet.add_to(stage),
+    records.write(&mut graph, meter, to, |format, stage| match format {
+        "parquet" => args.records.parquet.add_to(stage),
         _ => stage,
     });
-    let top = args.top.or(args.export.is_none().then_some(TOP));
-    show(&mut graph, meter, args.view, top, &args.places);
+    let top = args.records.top.or(args.export.is_none().then_some(TOP));
+    show(&mut graph, meter, args.view, top, &args.records.places);
     graph
 }
 
@@ -382,10 +343,7 @@ fn template(args: &ProbeArgs) -> String {
 }
 
 fn export(args: &ProbeArgs, records: &Records<'_>, stage: StageDraft) -> StageDraft {
-    let export = stage.option("--version", "version", Value::word(&args.version));
-    let export = records
-        .add_to(export, &args.places.of_messages(&template(args), &args.version))
-        .option("--mtu", "mtu", args.mtu)
+    let export = stage
         .option("--template-messages", "templates", args.template_messages)
         .option("--template-time", "template_time", args.template_time)
         .option("--message-delay", "delay", args.message_delay)
@@ -400,7 +358,7 @@ fn export(args: &ProbeArgs, records: &Records<'_>, stage: StageDraft) -> StageDr
         .with_some("tls_cert", file(&args.tls_cert))
         .with_some("tls_key", file(&args.tls_key))
         .with_some("tls_name", args.tls_name.as_deref());
-    args.places.add_to(export)
+    args.records.places.add_to(export)
 }
 
 #[cfg(test)]

@@ -8,7 +8,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand};
@@ -16,15 +15,15 @@ use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_packet::Interface;
 use tapline_stages::{InterfaceOptions, check_watch, counted};
 
-use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{LanguageArgs, SNAP_LEN};
 use crate::compiler::Compiler;
 use crate::destinations::{check_inputs, timed_inputs};
 use crate::live::XdpArgs;
 use crate::mistakes::mistake;
-use crate::run::{self, GraphArgs, RunOptions};
+use crate::privileges;
+use crate::run::{self, CommandArgs, RunOptions};
 use crate::stored::TimeArgs;
 use crate::wake::WakeArgs;
-use crate::{container, privileges};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -68,16 +67,10 @@ pub(crate) struct WatchArgs {
     interface: Vec<String>,
     /// Watch a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY reads a
     /// store.
-    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with_all = ["interface", "netns", "container"])]
     read: Option<PathBuf>,
     #[command(flatten)]
     times: TimeArgs,
-    /// Watch in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
-    /// Watch in the network of this container: its name, its pod's, or the beginning of its identifier.
-    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    container: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
     /// File of rules, TOML.
@@ -92,16 +85,10 @@ pub(crate) struct WatchArgs {
     /// Print each event, then results and account, as JSON objects, one a line.
     #[arg(long, help_heading = "Reports")]
     json: bool,
-    /// Print this command as a graph for `tapline run`, and stop.
-    #[arg(long, help_heading = "Reports")]
-    show_graph: bool,
-    /// Stop after this time: 90, 90s, 5m, 1h.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
     #[command(flatten)]
     wake: WakeArgs,
     #[command(flatten)]
-    graph: GraphArgs,
+    run: CommandArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -129,18 +116,10 @@ pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
         return Err(mistake("no rules: name a file (--rules rules.toml); tapline watch --help shows one"));
     };
     check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
-    read_rules(rules, args.graph.language)?;
-    let options = RunOptions {
-        netns: args.netns.clone().or_else(|| args.container.clone()),
-        xdp: args.xdp,
-        duration: args.duration,
-        json: args.json,
-        results_aside: true,
-        wake: args.wake,
-        graph: args.graph.clone(),
-        ..RunOptions::default()
-    };
-    run::run_graph(&options, &graph(args, rules), args.show_graph)
+    read_rules(rules, args.run.graph.language)?;
+    let options =
+        RunOptions { xdp: args.xdp, results_aside: true, wake: args.wake, ..args.run.options(args.json) };
+    run::run_graph(&options, &graph(args, rules), args.run.show_graph)
 }
 
 fn check_file(path: &Path, language: LanguageArgs) -> Result<ExitCode> {

@@ -22,9 +22,8 @@ use tapline_file::Excerpt;
 use tapline_graph::Stage;
 use tapline_syntax::units::count_in;
 
-use crate::args::{LanguageArgs, parse_duration};
+use crate::args::{LanguageArgs, NetworkArgs, parse_duration};
 use crate::capture::{self, CaptureArgs};
-use crate::container;
 use crate::live::TapArgs;
 use crate::stored::{ExcerptArgs, PastArgs};
 use crate::strict::ReportArgs;
@@ -62,12 +61,8 @@ pub(crate) fn brief(arg: Arg) -> Arg {
 /// Packets to look at, and for how long.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct SessionArgs {
-    /// Capture in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Input")]
-    netns: Option<String>,
-    /// Capture in the network of this container: its name, its pod's, or the beginning of its identifier.
-    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with = "netns")]
-    container: Option<String>,
+    #[command(flatten)]
+    network: NetworkArgs,
     #[command(flatten)]
     past: PastArgs,
     #[command(flatten)]
@@ -92,7 +87,7 @@ pub(crate) struct SessionArgs {
 impl SessionArgs {
     /// The packets of files that are read as a whole; options of captures are refused.
     pub(crate) fn of_files(&self) -> Result<Excerpt> {
-        let is_live = self.netns.is_some() || self.container.is_some() || self.tap.is_given();
+        let is_live = self.network.name().is_some() || self.tap.is_given();
         if is_live || self.count.is_some() || self.duration.is_some() {
             bail!(
                 "files are read whole: -c, --duration, --netns and options of tap: are for -i, tap: and store:"
@@ -124,7 +119,7 @@ pub(crate) fn capture(
         past: session.past.clone(),
         excerpt: session.excerpt.clone(),
         tap: session.tap.clone(),
-        netns: session.netns.clone().or(session.container.clone()),
+        netns: session.network.name().cloned(),
         count_packets: session.count,
         duration: session.duration,
         language: session.language,

@@ -7,8 +7,7 @@ use clap::Args;
 use tapline_syntax::units::count_in;
 
 use super::settings::RunSettings;
-use crate::args::{LanguageArgs, parse_duration};
-use crate::container;
+use crate::args::{LanguageArgs, NetworkArgs, parse_duration};
 use crate::flows::Style;
 use crate::live::XdpArgs;
 use crate::strict::ReportArgs;
@@ -56,13 +55,8 @@ pub(crate) struct RunArgs {
 /// Options of a run, whatever the stages of the graph are.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RunOptions {
-    /// Open devices in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME")]
-    pub(crate) netns: Option<String>,
-    /// Open devices in the network of this container: its name, its pod's, or the beginning of its identifier
-    /// (containerd, Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
-    #[arg(long, value_name = "NAME", value_parser = container::process, conflicts_with = "netns")]
-    pub(crate) container: Option<String>,
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]
@@ -92,6 +86,29 @@ pub(crate) struct RunOptions {
     pub(crate) graph: GraphArgs,
 }
 
+/// Options of commands that become a graph.
+#[derive(Debug, Args)]
+pub(crate) struct CommandArgs {
+    #[command(flatten)]
+    pub(crate) network: NetworkArgs,
+    /// Print this command as a graph for `tapline run`, and stop.
+    #[arg(long, help_heading = "Reports")]
+    pub(crate) show_graph: bool,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) graph: GraphArgs,
+}
+
+impl CommandArgs {
+    pub(crate) fn options(&self, json: bool) -> RunOptions {
+        let CommandArgs { network, duration, graph, .. } = self;
+        let (network, graph) = (network.clone(), graph.clone());
+        RunOptions { network, duration: *duration, json, graph, ..RunOptions::default() }
+    }
+}
+
 /// Options of every command that runs a graph.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct GraphArgs {
@@ -111,7 +128,7 @@ impl RunOptions {
     /// Settings of the run's sources and outputs.
     pub(super) fn settings(&self) -> RunSettings {
         RunSettings {
-            netns: self.netns.clone().or_else(|| self.container.clone()),
+            netns: self.network.name().cloned(),
             json: self.json,
             owned: self.i_own_this_network.clone(),
             xdp: self.xdp,

@@ -13,7 +13,7 @@ mod reporting;
 pub(crate) mod sending;
 pub(crate) mod settings;
 
-pub(crate) use args::{EXAMPLES, GraphArgs, RunArgs, RunOptions};
+pub(crate) use args::{CommandArgs, EXAMPLES, GraphArgs, RunArgs, RunOptions};
 pub(crate) use opening::catalog;
 
 use std::io::{self, IsTerminal, Write};

@@ -17,9 +17,8 @@ use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 use tapline_sys::privilege::Identity;
 
-use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
+use crate::args::{LanguageArgs, NetworkArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
-use crate::container;
 use crate::escape::plain;
 use crate::live::{TapArgs, XdpArgs};
 use crate::session::clocks;
@@ -46,15 +45,10 @@ pub(crate) struct RecordArgs {
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     interface: Vec<String>,
     /// Record the packets of a file. May be repeated.
-    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with_all = ["interface", "netns", "container"])]
     read: Vec<PathBuf>,
-    /// Record in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
-    netns: Option<String>,
-    /// Record in the network of this container: its name, its pod's, or the beginning of its identifier (containerd,
-    /// Kubernetes, Docker, Podman, CRI-O, systemd-nspawn, LXC).
-    #[arg(long, value_name = "NAME", value_parser = container::process, help_heading = "Input", conflicts_with_all = ["netns", "read"])]
-    container: Option<String>,
+    #[command(flatten)]
+    network: NetworkArgs,
     /// Keep at most this many bytes of a packet; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     snapshot_length: u32,
@@ -165,7 +159,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
     let capture = CaptureArgs {
         interface: args.interface.clone(),
         read: args.read.clone(),
-        netns: args.netns.clone().or_else(|| args.container.clone()),
+        netns: args.network.name().cloned(),
         snapshot_length: args.snapshot_length,
         buffer_size: args.buffer_size,
         no_promiscuous_mode: args.no_promiscuous_mode,

@@ -72,9 +72,13 @@ pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     }
     args.filters.iter().try_for_each(|filter| check_filter(filter))?;
     let session = &args.session;
-    let netns = session.netns.as_ref().or(session.container.as_ref());
-    let compiler =
-        Compiler::new(SNAP_LEN, true, session.language, args.read.is_empty(), netns.map(String::as_str));
+    let compiler = Compiler::new(
+        SNAP_LEN,
+        true,
+        session.language,
+        args.read.is_empty(),
+        session.network.name().map(String::as_str),
+    );
     let interval_ns = i64::try_from(args.interval.as_nanos()).unwrap_or(i64::MAX);
     let stage = StatsOutput {
         columns: args.filters.iter().map(|text| Column { text: text.clone(), filters: Vec::new() }).collect(),
