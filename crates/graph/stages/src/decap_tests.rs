@@ -4,6 +4,7 @@ use tapline_packet::{Batch, Checksum, LinkType, Meta, Record, Timestamp, VlanTag
 use tapline_testkit::frames::*;
 use tapline_testkit::layers;
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::volume;
 
 use crate::trial::{Trial, lent, whole};
 
@@ -204,7 +205,7 @@ fn a_word_that_is_no_layer_is_refused() {
 #[test]
 fn random_layers_stay_within_captured_bytes() {
     let mut random = Random::new(12);
-    for round in 0..300 {
+    for round in 0..volume("TAPLINE_DECAP_ROUNDS", 60) {
         let what = *random.pick(&["", "vlan", "gre,vlan", "vxlan,geneve,gtp", "mpls,ipip,erspan"]);
         let what = if what.is_empty() { String::new() } else { format!("\"{what}\", ") };
         let keep = *random.pick(&["no", "yes"]);

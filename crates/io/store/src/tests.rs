@@ -21,6 +21,7 @@ use tapline_packet::{Batch, Headers, Interface, LinkType, Meta, Packet, Record, 
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts};
+use tapline_testkit::volume::volume;
 
 use crate::index::Owner;
 use crate::index::rollup::RollUp;
@@ -401,7 +402,7 @@ fn mutated_files_give_what_was_recorded_or_less() {
     let paths = ["seg/00000001.tix", "seg/00000001.pcapng"].map(|name| folder.path().join(name));
     let goods = [0, 1].map(|at| std::fs::read(&paths[at]).unwrap());
     let mut random = Random::new(20);
-    for round in 0..300 {
+    for round in 0..volume("TAPLINE_STORE_FAULTS", 60) as usize {
         let which = round % 2;
         let mut bad = goods[which].clone();
         let reach = if which == 0 { bad.len() } else { 1 << 20 };
@@ -536,7 +537,7 @@ fn flipped_bits_are_found_and_not_believed() {
     let path = folder.path().join("seg/00000001.pcapng");
     let good = std::fs::read(&path).unwrap();
     let mut random = Random::new(7);
-    for _ in 0..200 {
+    for _ in 0..volume("TAPLINE_STORE_FAULTS", 40) {
         let mut bad = good.clone();
         let place = random.below(2 << 20) as usize;
         bad[place] ^= 1 << random.below(8);

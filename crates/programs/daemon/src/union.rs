@@ -284,8 +284,14 @@ mod tests {
         "portrange 1-1000 or icmp",
     ];
 
-    fn accepts(text: &str, packet: Packet<'_>) -> bool {
-        text.is_empty() || program(text).run(packet) != 0
+    /// Whether all of these programs accept a packet.
+    fn accept(programs: &[Program], packet: Packet<'_>) -> bool {
+        programs.iter().all(|program| program.run(packet) != 0)
+    }
+
+    /// Programs of the texts that are not empty.
+    fn programs(texts: &[&str]) -> Vec<Program> {
+        texts.iter().filter(|text| !text.is_empty()).map(|text| program(text)).collect()
     }
 
     proptest! {
@@ -310,13 +316,15 @@ mod tests {
             let readers: Vec<FilterNeed> = readers.collect();
             let union = of(readers.iter()).unwrap();
             union.check_for_kernel().unwrap();
+            let of_capture = programs(&[capture]);
+            let of_wishes: Vec<Vec<Program>> = wishes.iter().map(|(own, forced)| programs(&[own, forced])).collect();
             for (n, (_, frame)) in tapline_testkit::traffic::Traffic::new(seed).take(50).enumerate() {
                 let vlan = (n % 3 == 0).then_some(VlanTag { tpid: 0x8100, tci: 5 });
                 let packet_type = [PacketType::Host, PacketType::Outgoing][n % 2];
                 let meta = Meta { vlan, packet_type, wire_len: frame.len() as u32, ..Meta::default() };
                 let packet = Packet { data: &frame, meta: &meta };
-                let is_wanted = |&(own, forced): &(&str, &str)| accepts(own, packet) && accepts(forced, packet);
-                let expected = accepts(capture, packet) && wishes.iter().any(is_wanted);
+                let is_wanted = of_wishes.iter().any(|programs| accept(programs, packet));
+                let expected = accept(&of_capture, packet) && is_wanted;
                 prop_assert_eq!(union.run(packet) != 0, expected, "{:?} {:?}", wishes, frame);
             }
         }

@@ -31,8 +31,12 @@ pub(super) struct CallBudget {
 
 impl CallBudget {
     pub(super) fn new(operations: u64) -> CallBudget {
+        CallBudget::of_time(operations.saturating_mul(OPERATION_NS).max(TIME_MIN_NS))
+    }
+
+    pub(super) fn of_time(time_max_ns: u64) -> CallBudget {
         CallBudget {
-            time_max_ns: operations.saturating_mul(OPERATION_NS).max(TIME_MIN_NS),
+            time_max_ns,
             end_ns: AtomicU64::new(0),
             stack_at: AtomicUsize::new(0),
             memory_max: AtomicI64::new(0),

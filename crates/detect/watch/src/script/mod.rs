@@ -118,7 +118,7 @@ impl Script {
         text: String,
         operations: u64,
     ) -> Result<Script, String> {
-        Script::load_for(entry, number, text, operations, None)
+        Script::load_for(entry, number, text, operations, CallBudget::new(operations), None)
     }
 
     /// Loads a script as [`load`](Self::load) does; with `verdict` one that has no triggers, and this function.
@@ -127,9 +127,10 @@ impl Script {
         number: usize,
         text: String,
         operations: u64,
+        budget: CallBudget,
         verdict: Option<&str>,
     ) -> Result<Script, String> {
-        let budget = Arc::new(CallBudget::new(operations));
+        let budget = Arc::new(budget);
         let world = Arc::new(Mutex::new(World::new(entry.name.clone(), Arc::clone(&budget))));
         let mut engine = Engine::new();
         limit(&mut engine, operations, &budget);

@@ -10,6 +10,7 @@
 use tapline_packet::headers::Headers;
 use tapline_packet::{LinkType, Packet};
 
+use super::budget::CallBudget;
 use super::world::World;
 use super::{Script, lock, packet_map};
 use crate::key::Subject;
@@ -54,7 +55,8 @@ impl VerdictScript {
             actions: Default::default(),
             is_off: false,
         };
-        let script = Script::load_for(&entry, 0, text, operations, Some(function))?;
+        let budget = CallBudget::new(operations);
+        let script = Script::load_for(&entry, 0, text, operations, budget, Some(function))?;
         let (lines, counts) = (Vec::new(), VerdictCounts::default());
         Ok(VerdictScript { script, function: function.to_owned(), lines, counts })
     }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use crate::samples::{Noise, mutate, read, small_files};
 use proptest::prelude::*;
 use tapline_file::{FileSource, MergeOrder, MergedSource, ReadMode};
+use tapline_testkit::volume::volume;
 
 #[test]
 fn mutated_files_end_in_packets_or_an_error() {
     let files = small_files();
-    for seed in 1..=40_000u64 {
+    for seed in 1..=volume("TAPLINE_FILE_MUTATIONS", 4_000) {
         let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut bytes = files[noise.below(files.len())].1.bytes.clone();
         mutate(&mut bytes, &mut noise);

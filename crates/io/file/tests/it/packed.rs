@@ -5,6 +5,7 @@ use std::io::Write;
 use crate::samples::{Bytes, Noise, mutate, read};
 use lz4_flex::frame::{BlockMode, BlockSize, FrameEncoder, FrameInfo};
 use tapline_file::ByteOrder;
+use tapline_testkit::volume::volume;
 
 /// A frame that decoders of zstd and lz4 pass over.
 fn skippable(len: usize) -> Vec<u8> {
@@ -134,7 +135,7 @@ fn bytes_behind_the_last_frame_are_told() {
 fn mutated_packed_files_end_in_packets_or_an_error() {
     let file = capture();
     let forms = forms(&[&file.bytes[..1000], &file.bytes[1000..]]);
-    for seed in 1..=20_000u64 {
+    for seed in 1..=volume("TAPLINE_FILE_MUTATIONS", 2_000) {
         let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut bytes = forms[noise.below(forms.len())].1.clone();
         if noise.below(4) == 0 {

@@ -20,7 +20,7 @@ fn a_search_finds_what_a_scan_finds() {
     recorder.finish(&[], Losses::default(), at(1)).unwrap();
     assert_eq!(recorder.totals().written, packets.len() as u64, "{:?}", recorder.news());
     let catalog = Arc::new(Catalog::open(folder.path()).unwrap());
-    let texts_max = std::env::var("TAPLINE_STORE_TEXTS").map_or(300, |texts| texts.parse().unwrap());
+    let texts_max = volume("TAPLINE_STORE_TEXTS", 60);
     let mut texts = tapline_testkit::expressions::Expressions::new(11, 1);
     let (mut done, mut passed_over) = (0, 0);
     while done < texts_max {
@@ -98,7 +98,7 @@ fn a_filter_finds_no_packet_beside_its_keys() {
         return;
     };
     let seed = std::env::var("TAPLINE_STORE_SEED").map_or(1, |seed| seed.parse().unwrap());
-    let texts_max = std::env::var("TAPLINE_STORE_TEXTS").map_or(3000, |texts| texts.parse().unwrap());
+    let texts_max = volume("TAPLINE_STORE_TEXTS", 600);
     let mut random = Random::new(seed);
     let (stock, mut texts) = (Stock::new(pcap, &mut random), Texts::new(&mut random));
     let (mut accepted, mut by_keys) = (0, 0);

@@ -29,7 +29,7 @@ fn flipped_bits_are_found_and_never_believed() {
     let lens: Vec<u64> = files.iter().map(|path| path.metadata().unwrap().len()).collect();
     let mut random = Random::new(std::env::var("TAPLINE_STORE_SEED").map_or(3, |seed| seed.parse().unwrap()));
     let (mut named, mut harmless, mut of_index) = (0, 0, 0);
-    let flips = faults(120);
+    let flips = faults(40);
     for _ in 0..flips {
         let which = usize::from(random.one_of(1, 3));
         let (place, bit) = (random.below(lens[which]), random.below(8));

@@ -159,7 +159,7 @@ fn a_killed_erasure_goes_on() {
         made
     });
     let mut random = Random::new(std::process::id().into());
-    let kills = faults(12);
+    let kills = faults(6);
     let mut cut_off = 0;
     for kill in 0..kills {
         copy(&made[kill as usize % 2], &store);
@@ -194,7 +194,7 @@ fn power_failures_cost_an_erasure_no_packet() {
     let mut random = Random::new(seed);
     let mut disk = Disk::default();
     (0..made).for_each(|at| disk.follow(&told, at));
-    let every = (told.len() - made).div_ceil(faults(60) as usize).max(1);
+    let every = (told.len() - made).div_ceil(faults(20) as usize).max(1);
     let mut images = 0;
     for at in made..told.len() {
         disk.follow(&told, at);

@@ -19,7 +19,7 @@ const MANY: u64 = 10_000_000;
 fn a_killed_recorder_keeps_what_it_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
-    let kills = faults(8);
+    let kills = faults(5);
     let mut random = Random::new(std::process::id().into());
     let (mut torn, mut found_in_all) = (0, 0);
     for kill in 0..kills {

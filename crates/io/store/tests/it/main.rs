@@ -1,7 +1,7 @@
 //! Faults as figures: what a store loses when processes are killed, power fails, disks fail, clocks jump, bits flip.
 //!
-//! Each test does a little by default; `TAPLINE_STORE_FAULTS=N` makes each do N times its kind of fault: `200` for
-//! kills, `1000` for images of a power failure, `10000` for flipped bits.
+//! Each test does a little by default, `make soak` ten times as much. `TAPLINE_STORE_FAULTS=N` makes each do N times its
+//! kind of fault: `200` for kills, `1000` for images of a power failure, `10000` for flipped bits.
 
 mod bits;
 mod clocks;
@@ -15,7 +15,9 @@ mod power;
 mod recording;
 mod surroundings;
 
-/// Number of faults that a test makes: `usual` unless the environment says otherwise.
+use tapline_testkit::volume::volume;
+
+/// Number of faults that a test makes: `usual`, times the volume of the run, unless the environment gives a number.
 fn faults(usual: u64) -> u64 {
-    std::env::var("TAPLINE_STORE_FAULTS").map_or(usual, |count| count.parse().expect("a number"))
+    volume("TAPLINE_STORE_FAULTS", usual)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 
 use tapline_file::SectionReader;
@@ -16,7 +17,7 @@ use super::recording::{FLUSH_NS, Recording, SYNC_NS, settings};
 
 const SEGMENTS: u64 = 3;
 /// The numbers of packets that are recorded over an image.
-const LATER: std::ops::Range<u64> = 1_000_000..1_000_100;
+const LATER: Range<u64> = 1_000_000..1_000_100;
 /// Chunks begin at multiples of it.
 const PAGE_LEN: usize = 4096;
 
@@ -27,20 +28,48 @@ struct Chunk {
     packets: Vec<u64>,
 }
 
-/// The intact chunks of a segment's file.
-fn chunks(file: &[u8], segment: u64) -> Vec<Chunk> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while at + PAGE_LEN <= file.len() {
-        match chunk(&file[at..], segment) {
-            Some((chunk, len)) => {
-                found.push(chunk);
+/// A file as the recorder sees it.
+#[derive(Default)]
+struct SeenFile {
+    bytes: Vec<u8>,
+    /// The segment that it is.
+    segment: Option<u64>,
+    /// Intact chunks and their lengths, by offset: read once, not after each write.
+    chunks: BTreeMap<usize, (Chunk, usize)>,
+}
+
+impl SeenFile {
+    /// Drops the chunks that a change of `range` touched and reads new ones.
+    fn change(&mut self, range: Range<usize>) {
+        self.chunks.retain(|at, (_, len)| *at >= range.end || *at + *len <= range.start);
+        let Some(segment) = self.segment else { return };
+        let mut at = 0;
+        while at + PAGE_LEN <= self.bytes.len() {
+            if let Some((_, len)) = self.chunks.get(&at) {
                 at += len;
+            } else if let Some((chunk, len)) = chunk(&self.bytes[at..], segment) {
+                self.chunks.retain(|other, _| !(at..at + len).contains(other));
+                self.chunks.insert(at, (chunk, len));
+                at += len;
+            } else {
+                at += PAGE_LEN;
             }
-            None => at += PAGE_LEN,
         }
     }
-    found
+
+    fn resize(&mut self, len: usize) {
+        let before = self.bytes.len();
+        self.bytes.resize(len, 0);
+        self.change(before.min(len)..before.max(len));
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.chunks.values().map(|(chunk, _)| chunk)
+    }
+
+    fn packets(&self) -> Packets {
+        self.chunks().map(|chunk| (chunk.number, chunk.packets.clone())).collect()
+    }
 }
 
 fn chunk(bytes: &[u8], segment: u64) -> Option<(Chunk, usize)> {
@@ -82,8 +111,7 @@ type Packets = BTreeMap<u64, Vec<u64>>;
 /// Files and chunks that the disk has to keep so far.
 #[derive(Default)]
 struct Promise {
-    /// Every file as the recorder sees it, and the segment that it is.
-    files: BTreeMap<u64, (Vec<u8>, Option<u64>)>,
+    files: BTreeMap<u64, SeenFile>,
     /// Chunks of each segment file that a sync covered.
     synced: BTreeMap<u64, Packets>,
 }
@@ -92,35 +120,28 @@ impl Promise {
     fn follow(&mut self, told: &DiskCommand) {
         match told {
             DiskCommand::Write { file, offset, data } => {
-                let (whole, _) = self.files.entry(*file).or_default();
+                let seen = self.files.entry(*file).or_default();
                 let (at, end) = (*offset as usize, *offset as usize + data.len());
-                whole.resize(whole.len().max(end), 0);
-                whole[at..end].copy_from_slice(data);
+                seen.bytes.resize(seen.bytes.len().max(end), 0);
+                seen.bytes[at..end].copy_from_slice(data);
+                seen.change(at..end);
             }
-            DiskCommand::Length { file, len } => {
-                self.files.entry(*file).or_default().0.resize(*len as usize, 0)
-            }
+            DiskCommand::Length { file, len } => self.files.entry(*file).or_default().resize(*len as usize),
             DiskCommand::Rename { file, to, .. } => {
                 self.synced.remove(file);
-                self.files.entry(*file).or_default().1 = segment(to);
+                let seen = self.files.entry(*file).or_default();
+                seen.segment = segment(to);
+                seen.change(0..usize::MAX);
             }
             DiskCommand::Remove { file, .. } => {
                 self.synced.remove(file);
                 self.files.remove(file);
             }
             DiskCommand::Sync { file } => {
-                let chunks = self.of_file(*file);
-                let packets = chunks.into_iter().map(|chunk| (chunk.number, chunk.packets));
-                self.synced.insert(*file, packets.collect());
+                let packets = self.files.get(file).map(SeenFile::packets).unwrap_or_default();
+                self.synced.insert(*file, packets);
             }
             DiskCommand::Create { .. } | DiskCommand::Folder { .. } | DiskCommand::SyncFolder => {}
-        }
-    }
-
-    fn of_file(&self, file: u64) -> Vec<Chunk> {
-        match self.files.get(&file) {
-            Some((whole, Some(segment))) => chunks(whole, *segment),
-            _ => Vec::new(),
         }
     }
 
@@ -131,8 +152,7 @@ impl Promise {
 
     /// Chunks that were written, whether the disk has them or not.
     fn written(&self) -> Packets {
-        let chunks = self.files.keys().flat_map(|file| self.of_file(*file));
-        chunks.map(|chunk| (chunk.number, chunk.packets)).collect()
+        self.files.values().flat_map(SeenFile::packets).collect()
     }
 }
 
@@ -180,7 +200,7 @@ fn fail_power(test: &str, compress: Option<i32>) {
     let folder = tempfile::tempdir().unwrap();
     let Some(shim) = Shim::build(folder.path(), test) else { return };
     let log = log_of_recordings(&shim, folder.path(), compress);
-    let count = faults(40);
+    let count = faults(16);
     let seed = std::env::var("TAPLINE_STORE_SEED").map_or(1, |seed| seed.parse().unwrap());
     let mut random = Random::new(seed);
     let mut moments: Vec<usize> = (0..count).map(|_| random.below(log.len() as u64) as usize).collect();
@@ -298,10 +318,10 @@ fn chunks_are_synced_in_time() {
     for told in &log {
         promise.follow(told);
         let DiskCommand::Write { file, .. } = told else { continue };
-        let chunks = promise.of_file(*file);
-        let Some(newest) = chunks.iter().map(|chunk| chunk.closed_ns).max() else { continue };
+        let seen = &promise.files[file];
+        let Some(newest) = seen.chunks().map(|chunk| chunk.closed_ns).max() else { continue };
         let synced = promise.synced.get(file);
-        for chunk in chunks.iter().filter(|chunk| !chunk.packets.is_empty()) {
+        for chunk in seen.chunks().filter(|chunk| !chunk.packets.is_empty()) {
             let is_synced = synced.is_some_and(|synced| synced.contains_key(&chunk.number));
             let age_ns = newest - chunk.closed_ns;
             assert!(

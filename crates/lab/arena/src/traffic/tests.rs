@@ -27,17 +27,21 @@ fn frames_fit_every_interface() {
 
 #[test]
 fn small_and_full_frames_both_abound() {
-    let frames = first(5, 50_000);
+    let frames = first(5, 10_000);
     let small = frames.iter().filter(|(_, frame)| frame.len() < 128).count();
     let full = frames.iter().filter(|(_, frame)| frame.len() > 1400).count();
-    assert!(small > 10_000 && full > 10_000, "{small} small, {full} full");
+    assert!(small > 2_000 && full > 2_000, "{small} small, {full} full");
 }
 
 #[test]
 fn every_kind_of_link_payload_comes_up() {
-    let types: std::collections::BTreeSet<u16> =
-        first(6, 200_000).iter().map(|(_, frame)| u16::from_be_bytes([frame[12], frame[13]])).collect();
-    for expected in [0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x8847, 0x8864] {
-        assert!(types.contains(&expected), "no frame of type {expected:#06x}");
+    let mut missing = vec![0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x8847, 0x8864];
+    for (_, frame) in Traffic::new(6).take(200_000) {
+        let found = u16::from_be_bytes([frame[12], frame[13]]);
+        missing.retain(|kind| *kind != found);
+        if missing.is_empty() {
+            return;
+        }
     }
+    panic!("no frame of types {missing:#06x?}");
 }

@@ -1,6 +1,7 @@
-//! The laws that fuzzing looks to break, replayed on their seeds and on a few thousand mutations of each.
+//! The laws that fuzzing looks to break, replayed on their seeds and on a thousand mutations of each.
 //!
-//! A failure names the law, the seed and the mutation. The long search is `make fuzz`.
+//! A failure names the law, the seed and the mutation. `TAPLINE_LAW_TRIES=10000` tries as many mutations, as `make soak`
+//! does; the long search is `make fuzz`.
 
 #[path = "../../../../../fuzz/src/lib.rs"]
 #[allow(unreachable_pub, reason = "a library of its own where fuzz targets use it")]
@@ -8,16 +9,15 @@ mod fuzz;
 
 use fuzz::{LAWS, Law};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::volume;
 
-/// Inputs tried for each law.
-const TRIES: u64 = 4000;
 /// Bytes that find faults: bounds of bytes and words, and special characters of texts.
 const SPICE: &[u8] = &[0, 1, 0x7f, 0x80, 0xff, 4, 6, b'(', b')', b'[', b' '];
 
 fn law(name: &str) {
     let (law, seeds) = replayed(name);
     cut_everywhere(law, &seeds);
-    mutate(law, &seeds, TRIES);
+    mutate(law, &seeds, volume("TAPLINE_LAW_TRIES", 1000));
 }
 
 /// The law, and its seeds, which keep it.
@@ -104,7 +104,7 @@ fn fpl_text() {
 #[test]
 fn engines() {
     let (law, seeds) = replayed("engines");
-    mutate(law, &seeds, 300);
+    mutate(law, &seeds, volume("TAPLINE_LAW_TRIES", 1000) / 10);
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn tap_socket() {
 #[test]
 fn store_files() {
     let (law, seeds) = replayed("store_files");
-    mutate(law, &seeds, 600);
+    mutate(law, &seeds, volume("TAPLINE_LAW_TRIES", 1000) / 10);
 }
 
 #[test]
 fn store_roll_up() {
     let (law, seeds) = replayed("store_roll_up");
-    mutate(law, &seeds, 100);
+    mutate(law, &seeds, volume("TAPLINE_LAW_TRIES", 1000) / 20);
 }
