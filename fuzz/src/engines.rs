@@ -264,8 +264,7 @@ impl Packets {
                 packets.push_cut(&bent, Meta { wire_len: meta.wire_len.max(bent.len() as u32), ..meta });
             }
         }
-        let exhibits = gallery::exhibits();
-        let (_, frame) = random.pick(&exhibits);
+        let frame = gallery::exhibit(&mut random);
         packets.push_cut(frame, meta(0, 0, frame.len() as u32));
         packets
     }

@@ -99,13 +99,12 @@ pub fn program(random: &mut Random) -> String {
 
 /// A packet: a frame of the gallery, whole or cut, some bytes changed; or random bytes.
 pub fn packet(random: &mut Random) -> Vec<u8> {
-    let exhibits = gallery::exhibits();
     let mut packet = match random.below(8) {
         0 => {
             let len = random.below(80) as usize;
             random.bytes(len)
         }
-        _ => random.pick(&exhibits).1.clone(),
+        _ => gallery::exhibit(random).to_vec(),
     };
     if random.one_of(1, 3) {
         let len = random.below(packet.len() as u64 + 1) as usize;

@@ -9,6 +9,9 @@ use crate::frames::{
     llc, mpls, pppoe_session, routing_header, sctp, snap, spanning_tree, vlan, vxlan,
 };
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::LazyLock;
+
+use crate::random::Random;
 
 /// A frame and its name.
 pub type NamedFrame = (&'static str, Vec<u8>);
@@ -16,6 +19,12 @@ pub type NamedFrame = (&'static str, Vec<u8>);
 /// All of them, in order from the link layer up.
 pub fn exhibits() -> Vec<NamedFrame> {
     [link_layer(), ipv4(), ipv6(), transport(), applications(), tunnels()].concat()
+}
+
+/// The bytes of one of them. All are made once.
+pub fn exhibit(random: &mut Random) -> &'static [u8] {
+    static ALL: LazyLock<Vec<NamedFrame>> = LazyLock::new(exhibits);
+    &random.pick(&ALL).1
 }
 
 const fn client() -> Host {

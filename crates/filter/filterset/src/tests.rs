@@ -200,9 +200,10 @@ fn layouts_beyond_the_limit_are_asked_one_by_one() {
     assert!(set.unmerged_count() > 0);
     let frames = FrameBatches::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
     let batch = frames.batch();
+    let programs: Vec<_> = texts.iter().map(|text| program(text)).collect();
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
         let matching =
-            texts.iter().enumerate().filter(|(_, text)| accepts(&program(text), batch.packet(packet)));
+            programs.iter().enumerate().filter(|(_, program)| accepts(program, batch.packet(packet)));
         assert_eq!(found, matching.map(|(at, _)| ids[at].index()).collect::<Vec<u32>>());
     }
     for id in ids.into_iter().rev() {

@@ -20,7 +20,7 @@ use tapline_filterset::{
 };
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Packet, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::gallery::exhibits;
+use tapline_testkit::gallery::exhibit;
 use tapline_testkit::libpcap::{Libpcap, LibpcapProgram};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock};
@@ -212,7 +212,7 @@ fn sample(members: &[Member], dlt: i32, stock: Option<&Stock>, random: &mut Rand
     let mut sample = match stock {
         Some(stock) => stock.sample(dlt, random),
         None => {
-            let data = random.pick(&exhibits()).1.clone();
+            let data = exhibit(random).to_vec();
             Sample { wire_len: data.len() as u32, data }
         }
     };
@@ -272,7 +272,7 @@ fn a_five_tuple_made_from_an_example_is_its_text() {
             set.insert(examples.filter(&flow).unwrap(), 0);
             let steered = planting(&program);
             for _ in 0..40 {
-                let mut data = random.pick(&exhibits()).1.clone();
+                let mut data = exhibit(&mut random).to_vec();
                 steered.plant(&mut data, 1500, &mut random);
                 data.truncate(random.between(20..=90) as usize);
                 let meta = Meta { wire_len: data.len() as u32, ..Meta::default() };
@@ -315,7 +315,7 @@ fn a_pattern_is_the_text_that_asks_for_its_bytes() {
         set.insert(pattern.filter(), 0);
         let steered = planting(program);
         for _ in 0..30 {
-            let mut data = random.pick(&exhibits()).1.clone();
+            let mut data = exhibit(&mut random).to_vec();
             steered.plant(&mut data, 1500, &mut random);
             data.truncate(random.between(0..=70) as usize);
             let meta = Meta { wire_len: data.len() as u32, ..Meta::default() };

@@ -412,13 +412,12 @@ fn memory_of_all_sources_has_a_bound() {
     };
     let before = resident();
     let mut collector = collector();
-    for domain in 0..1500 {
-        // 4,096 samplers in each source, which are 48 bytes.
-        let message =
-            netflow9(0, 1000).of_domain(domain).options_template(258, &[(1, 4)], &[(48, 4), (34, 4)]);
-        let records = (0..4096_u32).map(|sampler| [[0; 4], sampler.to_be_bytes(), [0, 0, 0, 100]].concat());
-        let message = message.records(258, &records.collect::<Vec<_>>());
-        read(&mut collector, &message.octets());
+    // 4,096 samplers in each source, which are 48 bytes.
+    let message = netflow9(0, 1000).options_template(258, &[(1, 4)], &[(48, 4), (34, 4)]);
+    let records = (0..4096_u32).map(|sampler| [[0; 4], sampler.to_be_bytes(), [0, 0, 0, 100]].concat());
+    let message = message.records(258, &records.collect::<Vec<_>>());
+    for domain in 0..1000 {
+        read(&mut collector, &message.clone().of_domain(domain).octets());
     }
     assert!(collector.forgotten().sources > 0);
     let grown = resident().saturating_sub(before);
