@@ -308,8 +308,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         let wish = capture.compile_program(&rights, &costly(at)).expect("within bounds");
         let _ = capture.set_filter(number, &wish);
     }
-    let mut before = Report::default();
-    before.cpu_ns = capture.workers[0].order(Order::Report).map_or(0, |report| report.cpu_ns);
+    let before_ns = capture.workers[0].order(Order::Report).map_or(0, |report| report.cpu_ns);
     wire.allowed.store(packets, Ordering::Relaxed);
     let (mut sent_away, begun) = (0, Instant::now());
     while wire.passed.load(Ordering::Relaxed) < packets {
@@ -329,7 +328,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
         dropped: dropped.load(Ordering::Relaxed),
         offered,
         sent_away,
-        cost_ns: (report.cpu_ns - before.cpu_ns) / packets,
+        cost_ns: (report.cpu_ns - before_ns) / packets,
     }
 }
 
