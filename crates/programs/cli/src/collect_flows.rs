@@ -20,6 +20,7 @@ use crate::destinations::{
     Destinations, ExportArgs, Records, destinations, inputs, is_on_stdout, lead, show,
 };
 use crate::flows;
+use crate::mistakes::of_caller;
 use crate::probe::TOP;
 use crate::run::{self, CommandArgs, RunOptions};
 
@@ -115,7 +116,7 @@ pub(crate) struct CollectArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
-    let to = check(args)?;
+    let to = check(args).map_err(of_caller)?;
     let options = RunOptions {
         results_aside: to.iter().any(is_on_stdout),
         flows: Some(flows::Style { verbose: args.verbose, top: args.records.top.unwrap_or(TOP) as usize }),

@@ -41,29 +41,15 @@ pub(crate) fn destinations<'a>(
     args: &ExportArgs,
     collectors: &str,
 ) -> Result<Vec<(&'a str, Destination)>> {
-    let checked = || {
-        let to = Destination::list(export.unwrap_or_default())?;
-        check_list(export.is_some(), &to, has_form, json, collectors)?;
-        args.batches.check(&to)?;
-        args.places.check()?;
-        Ok(to)
-    };
-    checked().map_err(|error: anyhow::Error| mistake(format!("{error:#}")))
-}
-
-fn check_list(
-    is_given: bool,
-    to: &Destinations<'_>,
-    has_form: bool,
-    json: bool,
-    collectors: &str,
-) -> Result<()> {
-    if is_given && to.is_empty() {
+    let to = Destination::list(export.unwrap_or_default())?;
+    if export.is_some() && to.is_empty() {
         bail!(
             "--export names nothing: a collector ({collectors}), {BATCHES} or a file (file:, json:, csv: or parquet: and its name)"
         );
     }
-    if !is_given && has_form {
+    args.batches.check(&to)?;
+    args.places.check()?;
+    if export.is_none() && has_form {
         bail!(
             "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
         );
@@ -71,6 +57,11 @@ fn check_list(
     if to.iter().filter(|to| is_on_stdout(to)).count() + usize::from(json) > 1 {
         bail!("only one output can use standard output; give the others file names");
     }
+    check_once(&to)?;
+    Ok(to)
+}
+
+fn check_once(to: &Destinations<'_>) -> Result<()> {
     let file = |to: &Destination| path::absolute(to.file()?).ok().filter(|file| !is_stream(file));
     for (at, (text, one)) in to.iter().enumerate() {
         let is_same = |other: &Destination| file(one).is_some_and(|own| file(other) == Some(own));

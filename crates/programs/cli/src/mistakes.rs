@@ -19,6 +19,11 @@ pub(crate) fn mistake(text: impl fmt::Display) -> anyhow::Error {
     Mistake(text.to_string()).into()
 }
 
+/// The mistake of a command line that an error describes.
+pub(crate) fn of_caller(error: anyhow::Error) -> anyhow::Error {
+    mistake(format_args!("{error:#}"))
+}
+
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)

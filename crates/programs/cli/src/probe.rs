@@ -26,6 +26,7 @@ use crate::destinations::{
 };
 use crate::flows;
 use crate::live::XdpArgs;
+use crate::mistakes::of_caller;
 use crate::run::{self, CommandArgs, RunOptions};
 use crate::stored::TimeArgs;
 use crate::topics;
@@ -221,7 +222,9 @@ pub(crate) struct ProbeArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
-    let to = check(args)?;
+    topics::of_sources(args.read.as_slice(), &args.interface)?;
+    check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
+    let to = check(args).map_err(of_caller)?;
     let options = RunOptions {
         xdp: args.xdp,
         wake: args.wake,
@@ -235,8 +238,6 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
 
 /// The destinations, unless there are mistakes that the words of the command explain better than those of the graph.
 fn check(args: &ProbeArgs) -> Result<Vec<(&str, Destination)>> {
-    topics::of_sources(args.read.as_slice(), &args.interface)?;
-    check_inputs(&args.interface, args.read.as_deref(), &args.times)?;
     if KeyFields::parse(&args.key)?.tunnel && !args.inner {
         let what = "--key tunnel has no effect without --inner: no tunnel is removed";
         writeln!(io::stderr(), "tapline: {what}")?;
