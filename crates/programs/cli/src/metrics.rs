@@ -15,6 +15,7 @@ use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_tap_client::socket_path;
 
 use crate::args::parse_interval;
+use crate::output::say;
 use crate::signals::HangUps;
 use crate::{privileges, signals};
 
@@ -86,7 +87,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
 fn confine(needs: AllowedAccess) {
     let reads = privileges::folders_of_meters().collect();
     for lack in sandbox::confine(&AllowedAccess { reads, ..needs }) {
-        let _ = writeln!(io::stderr(), "tapline: {lack}");
+        say(lack);
     }
 }
 

@@ -43,6 +43,7 @@ use tapline_tap_client::{Client, socket_path};
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
 use crate::mistakes::mistake;
+use crate::output::say;
 use crate::report::AccountForm;
 use crate::strict::{self, LostPackets, ReportArgs};
 use crate::{files, privileges, report, session};
@@ -123,7 +124,7 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rules = rules(args)?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
+    rules.unknown().iter().for_each(|line| say(format!("warning: {line}")));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let opened = open_captures(&rules)?;
     let (graphs, places) = publishing::open_all(&rules, &opened)?;
@@ -143,7 +144,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         stores: rules.records.iter().map(|record| record.to.clone()).collect(),
         meters: meters.path(),
     });
-    lacks.iter().for_each(|lack| say(lack));
+    lacks.iter().for_each(say);
     // Threads inherit what is left.
     let captures =
         opened.into_iter().map(|OpenCapture { rule, sources, filter }| Capture::start(rule, sources, filter));
@@ -191,7 +192,7 @@ fn open_captures(rules: &Rules) -> Result<Vec<OpenCapture>> {
         let filter = Arc::new(OnceLock::new());
         let Live { sources, announcements } =
             open(rule, &filter).with_context(|| format!("capture {:?}", rule.name))?;
-        announcements.iter().for_each(|line| say(line));
+        announcements.iter().for_each(say);
         Ok(OpenCapture { rule: rule.clone(), sources, filter: filter.get().cloned() })
     };
     rules.captures.iter().map(open).collect()
@@ -345,12 +346,8 @@ fn open(rule: &CaptureRule, compiled: &Arc<OnceLock<CompiledFilter>>) -> Result<
 /// Reports the state of the service to the service manager (Type=notify).
 fn tell_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        say(&format!("the service manager was not notified: {error}"));
+        say(format!("the service manager was not notified: {error}"));
     }
-}
-
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
 /// The fate of all packets.

@@ -35,6 +35,7 @@ use tapline_view::{Process, Reader};
 use crate::escape::plain_lines;
 use crate::live::{self, TAP};
 use crate::mistakes::mistake;
+use crate::output::say;
 use crate::{privileges, view};
 
 /// Rules that are watched by unless others are named: those of the service.
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
     }
     let place = CaptureSite::of(interface, shown.socket)?;
     if let Some(process) = place.meter() {
-        say(&format!("a meter of {interface} runs already: {} (process {})", process.name(), process.pid));
+        say(format!("a meter of {interface} runs already: {} (process {})", process.name(), process.pid));
         if args.rules.is_some() {
             say(
                 "--rules: not watched; tapline watch --events FILE --json does, and --events FILE shows its events",
@@ -346,8 +347,4 @@ impl Drop for Started {
         self.tell_messages();
         let _ = self.child.wait();
     }
-}
-
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "tapline: {line}");
 }

@@ -31,7 +31,7 @@ use tapline_sys::output_file;
 
 use crate::args::FplArgs;
 use crate::fpl::searches;
-use crate::output;
+use crate::output::{self, say};
 use crate::report;
 use crate::session::{Counters, Finished, Session, Watcher, WorkerGraph, Workers, share, title};
 use crate::store;
@@ -76,7 +76,7 @@ pub(crate) fn run_with(args: &CaptureArgs, own_output: Option<Box<dyn Stage>>) -
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
     if !args.is_for_wireshark {
-        input.announcements.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
+        input.announcements.iter().for_each(say);
     }
     let secrets = Mutex::new(Secrets::open(&args.secrets, &input.blocks)?);
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
@@ -128,7 +128,7 @@ fn confine(
     let meters = || if input.search.is_some() { Meters::private() } else { Meters::create(&title()) };
     let (meters, lacks) = session.confine(needs, meters)?;
     if args.verbose > 0 {
-        lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
+        lacks.iter().for_each(say);
     }
     Ok(meters)
 }
@@ -246,9 +246,9 @@ fn conclude(
     let accepted = account.chain().unwrap_or_default().accepted;
     let notes = search.map_or_else(Vec::new, |asked| asked.notes(accepted));
     if !args.is_for_wireshark {
-        report::tag_hints(&account).for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
-        unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
-        notes.iter().for_each(|note| drop(writeln!(io::stderr(), "tapline: {note}")));
+        report::tag_hints(&account).for_each(say);
+        unfit.text().iter().for_each(say);
+        notes.iter().for_each(say);
         tell_account(args, &account, (search, &notes), unfit, failure);
     }
     let code = args.report.code(code, &strict::losses_of(&account));
@@ -261,7 +261,7 @@ fn conclude(
 /// The exit status of a run that came to its end: not 0 where a store lacks packets that were to be written to it, or
 /// where no link type can have the filter.
 fn code_of_whole(args: &CaptureArgs, account: &GraphAccount, misfit: Option<&str>) -> ExitCode {
-    misfit.iter().for_each(|error| drop(writeln!(io::stderr(), "tapline: {error}")));
+    misfit.iter().for_each(say);
     let is_whole = store::tell_missing(lost_by_store(args, account)) && misfit.is_none();
     if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -10,7 +10,7 @@ use tapline_packet::Timestamp;
 use tapline_source::Error;
 pub(super) use tapline_store::moments::local;
 
-use crate::output;
+use crate::output::{self, say};
 
 /// The buffer is written out beyond this size.
 const BUFFER_LEN: usize = 64 * 1024;
@@ -54,7 +54,7 @@ impl ResultLines {
         }
         let written = self.flush();
         if !json {
-            let _ = writeln!(io::stderr(), "tapline: {text}");
+            say(text);
         }
         written
     }

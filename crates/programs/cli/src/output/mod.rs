@@ -4,6 +4,7 @@ mod count;
 
 pub(crate) use count::CountOutput;
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -45,6 +46,11 @@ pub(crate) fn section(origin: &str, is_live: bool, stamps: Option<&str>) -> Sect
     let clock = is_live.then(|| clock_error::comment(stamps));
     let comments = [format!("{writer}, {origin}")].into_iter().chain(clock).collect();
     Section { comments, ..Section::of_this_machine(writer) }
+}
+
+/// Writes a line about the work to standard error. A reader that is gone stops no work.
+pub(crate) fn say(line: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
 /// Writes a command's answer to standard output.

@@ -1,7 +1,6 @@
 //! The run that is profiled: its graph, opened and driven as `tapline run` does it, and measured by
 //! `tapline_measure::costs`.
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -19,6 +18,7 @@ use super::{DURATION, ProfileArgs, text};
 use crate::compiler::check_filter;
 use crate::escape::event_line;
 use crate::live::bare_name;
+use crate::output::say;
 use crate::run::catalog;
 use crate::run::opened::OpenPlan;
 use crate::run::settings::RunSettings;
@@ -84,6 +84,6 @@ fn devices(plan: &Plan) -> Vec<&str> {
 /// Reports warnings of interfaces.
 fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.is_warning) {
-        let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
+        say(event_line(event));
     }
 }

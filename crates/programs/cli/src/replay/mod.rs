@@ -10,7 +10,6 @@
 
 mod input;
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,6 +23,7 @@ use tapline_transmit::replay::{Replay, ReplayRate, ReplayRead, ReplaySettings, T
 use tapline_transmit::rewrite::{IpRule, MacRule, Rewrite};
 
 use crate::args::{LanguageArgs, parse_duration};
+use crate::output::say;
 use crate::sending::{Pace, SendArgs, SendInput, Sender};
 use crate::stored::{self, PastArgs};
 
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let reads = args.files.iter().filter_map(|name| stored::directory(name)).collect();
     sender.confine(reads, args.duration)?;
     for line in &input.announcements {
-        let _ = writeln!(io::stderr(), "tapline: {line}");
+        say(line);
     }
     sender.announce(&pace_text(args));
     let mut replay = Replay::start(input.opened, settings(args), move || control.is_stopped())?;
@@ -120,7 +120,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let end = replay.finish()?;
     let ReplayRead { packets, passes, backwards } = end.read;
     let taken = SendInput { verb: "read", packets, passes, backwards, left: end.left };
-    input.unfit.text().iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
+    input.unfit.text().iter().for_each(say);
     let failure = failure.or(end.failure).map(|failure| failure.to_string()).or_else(|| input.unfit.error());
     sender.conclude(taken, failure.as_deref())
 }

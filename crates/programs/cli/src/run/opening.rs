@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
@@ -35,8 +35,9 @@ use crate::args::FormatArg;
 use crate::capture::ColorArg;
 use crate::compiler::Compiler;
 use crate::live::{self, CaptureBackend, TapArgs, XdpArgs};
+use crate::output::{self, say};
 use crate::stored::{self, PastArgs};
-use crate::{files, output, privileges, store, topics};
+use crate::{files, privileges, store, topics};
 
 /// State of this program, which the classes below reach when they open.
 #[derive(Clone)]
@@ -203,10 +204,6 @@ pub(crate) fn check(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interfa
     Ok(())
 }
 
-fn say(line: &str) {
-    let _ = writeln!(io::stderr(), "tapline: {line}");
-}
-
 fn file(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>> {
     let (node, workers) = (context.node(), context.site.workers);
     let path = Path::new(node.arguments.text("name"));
@@ -216,11 +213,11 @@ fn file(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource>>
     if let Some(name) = stored::store_name(path)? {
         let text = node.kernel_filter.clone().unwrap_or_default();
         let input = stored::open_filtered(&name, &PastArgs::default(), &text, &opener.compiler)?;
-        say(&format!("reading from the store {}", name.directory.display()));
+        say(format!("reading from the store {}", name.directory.display()));
         return Ok(WorkerSource::shared(Box::new(input), workers));
     }
     let file = files::open(path, &opener.control)?;
-    say(&files::announcement(&file));
+    say(files::announcement(&file));
     Ok(WorkerSource::shared(Box::new(FileInput::new(vec![file], MergeOrder::Given)), workers))
 }
 
@@ -229,7 +226,7 @@ fn read_topic(topic: &TopicAddress, context: &OpenContext<'_>) -> Result<Vec<Wor
     let wants_rights = |node: &&PlanNode| node.is_source() || node.class.has(Property::Sends);
     let stands_alone = context.plan.nodes.iter().filter(wants_rights).count() == 1;
     let source = Box::new(topics::open(topic, stands_alone)?);
-    say(&format!("reading from {topic}"));
+    say(format!("reading from {topic}"));
     Ok(waiting(source, context.site.workers))
 }
 
@@ -249,7 +246,7 @@ fn listen(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource
         None => Listener::open(&addresses)?,
     };
     let names = opened.interfaces().iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>();
-    say(&format!("listening on {}", names.join(", ")));
+    say(format!("listening on {}", names.join(", ")));
     Ok(waiting(Box::new(opened), context.site.workers))
 }
 
@@ -307,7 +304,7 @@ fn device(opener: &Opener, context: &OpenContext<'_>) -> Result<Vec<WorkerSource
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let xdp = if way.is_xdp() { settings.xdp } else { XdpArgs::default() };
     let opened = live::open(capture, &way, xdp, &TapArgs::default())?;
-    opened.announcements.iter().for_each(|line| say(line));
+    opened.announcements.iter().for_each(say);
     let mode: StampMode = node.arguments.text("stamp").parse()?;
     let stamped = |source| WorkerSource::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
     Ok(opened.sources.into_iter().map(stamped).collect())

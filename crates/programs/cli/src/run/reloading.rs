@@ -5,7 +5,6 @@
 //! ```
 
 use std::collections::HashSet;
-use std::io::{self, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::args::RunArgs;
 use super::opening::Opener;
 use super::{plan as plan_texts, texts};
 use crate::escape::plain_lines;
+use crate::output::say;
 
 /// Interval between two tries to hand over a change while the one before is pending.
 const PATIENCE: Duration = Duration::from_millis(10);
@@ -54,7 +54,7 @@ impl Reloader {
             Ok((new, gone)) => format!("graphs read again: {new} new stages, {gone} gone"),
             Err(error) => format!("graphs read again, and nothing is changed: {error:#}"),
         };
-        let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(&line));
+        say(plain_lines(&line));
     }
 
     fn try_reload(&mut self) -> Result<(usize, usize)> {

@@ -16,9 +16,10 @@ use super::args::RunOptions;
 use crate::args::LanguageArgs;
 use crate::front_parts::FrontParts;
 use crate::live::CaptureBackend;
+use crate::output::{self, say};
 use crate::session::RunningReport;
 use crate::stored::UnfitLinkTypes;
-use crate::{flows, output, report, session};
+use crate::{flows, report, session};
 
 /// Title in the files of meters and views: the command line; of `run`, whose graphs may be long, the sources.
 pub(super) fn title(plan: &Plan) -> String {
@@ -129,8 +130,8 @@ pub(super) fn conclude(
         false if text.is_empty() => Ok(()),
         false => output::tell(&text),
     };
-    report::tag_hints(account).for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
-    unfit_text.iter().for_each(|line| drop(writeln!(io::stderr(), "tapline: {line}")));
+    report::tag_hints(account).for_each(say);
+    unfit_text.iter().for_each(say);
     // The account is told whatever became of the results.
     let form = options.graph.report.account.form(options.flows.is_some_and(|style| style.verbose));
     io::stderr().write_all(report::text(account, form).as_bytes())?;

@@ -18,7 +18,7 @@ use tapline_tap_client::protocol::AttachRequest;
 use tapline_tap_client::{Tap, WakeThreshold};
 
 use super::readers::{GraphSite, Reader, Role};
-use super::say;
+use crate::output::say;
 
 /// Delay of packets at the daemon, and then in the meter's index: a view shows seconds.
 const DELAY_MS: u32 = 50;
@@ -33,7 +33,7 @@ pub(super) fn open_all(rules: &Rules, identity: Option<&Identity>) -> Vec<Reader
     viewed
         .filter_map(|capture| {
             let opened = open(&capture.name, identity);
-            opened.map_err(|error| say(&format!("tap:{}: no view: {error}", capture.name))).ok()
+            opened.map_err(|error| say(format!("tap:{}: no view: {error}", capture.name))).ok()
         })
         .collect()
 }

@@ -8,6 +8,7 @@ use tapline_graph::{GraphAccount, RunReport, StageResult, grouped};
 
 use super::CounterLine;
 use crate::escape::event_line;
+use crate::output::say;
 use crate::report;
 
 /// The line of live counters.
@@ -98,7 +99,7 @@ impl<'t> Watcher<'t> {
         }
         for event in watch.events {
             state.line.clear();
-            let _ = writeln!(io::stderr(), "tapline: {}", event_line(event));
+            say(event_line(event));
         }
         if watch.is_requested || watch.is_last {
             state.results[worker].clone_from(&watch.results);

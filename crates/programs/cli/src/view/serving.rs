@@ -24,8 +24,9 @@ use tapline_web::{Access, Certificate, History, HistoryLimits, PacketSource, Ser
 
 use super::ViewArgs;
 use super::packets::Sources;
+use crate::output::{self, say};
 use crate::starting::{self, Shown, Start};
-use crate::{output, privileges, signals};
+use crate::{privileges, signals};
 
 /// Runs the command.
 pub(crate) fn run(mut args: ViewArgs) -> Result<ExitCode> {
@@ -56,7 +57,7 @@ fn wanted(args: &ViewArgs) -> Option<String> {
     let is_service = std::env::var_os("NOTIFY_SOCKET").is_some();
     args.start.interface.clone().or_else(|| {
         let interface = if is_named || is_service { None } else { starting::default_interface() }?;
-        tell(&format!(
+        say(format!(
             "no meter runs: starting one of {interface}, where the default route leads (-i names another)"
         ));
         Some(interface)
@@ -83,11 +84,11 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
     for path in Feed::refused() {
         let path = path.display();
-        tell(&format!("no right to read {path}: its meter is another user's; -Z names the user to run as"));
+        say(format!("no right to read {path}: its meter is another user's; -Z names the user to run as"));
     }
-    sources.check()?.iter().for_each(|line| tell(line));
+    sources.check()?.iter().for_each(say);
     if let Some(pid) = args.pid.filter(|_| !has_meter(args.pid)) {
-        tell(&format!("--pid {pid}: this process meters nothing for the page yet (--view)"));
+        say(format!("--pid {pid}: this process meters nothing for the page yet (--view)"));
     }
     let history = history_path(args, identity.as_ref())?;
     if let Some(history) = &history {
@@ -103,7 +104,7 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
         access,
         Feed::new(args.pid).named(args.meter.as_deref()),
         Some(packets),
-        Box::new(tell),
+        Box::new(|line: &str| say(line)),
     )?;
     // A start whose address is taken leaves the history as it is.
     let limits = HistoryLimits { bytes: args.history_size, ..HistoryLimits::default() };
@@ -133,7 +134,7 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
     let listens = server.address()?;
     if let Some(host) = ssh.filter(|_| listens.ip().is_loopback()) {
         let port = listens.port();
-        tell(&format!(
+        say(format!(
             "from your machine: ssh -L {port}:127.0.0.1:{port} {host}, then open this address there"
         ));
     }
@@ -207,12 +208,8 @@ fn confine(history: Option<PathBuf>, stores: Vec<PathBuf>) {
         ..AllowedAccess::default()
     };
     for lack in sandbox::confine(&needs) {
-        tell(&lack);
+        say(lack);
     }
-}
-
-fn tell(line: &str) {
-    let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
 /// The file of the history, unless none is wanted, in a folder that is there.

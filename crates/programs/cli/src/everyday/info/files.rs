@@ -21,8 +21,9 @@ use super::report::InputFacts;
 use super::summary::Summary;
 use super::{InfoArgs, dropped, name_of, write};
 use crate::escape::plain_lines;
+use crate::output::{self, say};
 use crate::session::Session;
-use crate::{files, output, report, stream, strict};
+use crate::{files, report, stream, strict};
 
 /// Bytes of a file that are hashed at a time.
 const PIECE_LEN: usize = 1 << 18;
@@ -68,7 +69,7 @@ pub(super) fn run(paths: &[PathBuf], args: &InfoArgs) -> Result<ExitCode> {
             }
         }
         if let Some(damage) = &facts.damage {
-            let _ = writeln!(io::stderr(), "tapline: {}", plain_lines(damage));
+            say(plain_lines(damage));
             code = ExitCode::FAILURE;
         }
     }
@@ -134,7 +135,7 @@ fn read(
     facts.is_stopped = control.is_stop_requested();
     facts.damage = ended.err().filter(|_| !facts.is_stopped).map(|error| error.to_string());
     for event in input.events() {
-        let _ = writeln!(io::stderr(), "tapline: {}", crate::escape::event_line(&event));
+        say(crate::escape::event_line(&event));
     }
     summary.join(input.interfaces());
     let interfaces = input.account();
