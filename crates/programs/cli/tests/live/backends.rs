@@ -58,9 +58,15 @@ fn arrived(namespace: &Namespace) -> u64 {
     namespace.counter(FAR, "rx_packets").unwrap()
 }
 
+/// Waits for room in a full queue as tests wait for any event: a receiver may get no processor for longer than the
+/// program's patience by itself.
+const PATIENT: [&str; 2] = ["--patience", "60000"];
+
+/// Sends a recipe, patiently unless it has a patience of its own.
 fn generate(namespace: &Namespace, backend: &str, recipe: &[&str]) -> Finished {
     let fixed = ["generate", "--json", "--netns", namespace.name(), "-i", NEAR, "--backend", backend];
-    run(fixed.into_iter().chain(recipe.iter().copied()))
+    let patience = if recipe.contains(&PATIENT[0]) { &[][..] } else { &PATIENT };
+    run(fixed.iter().chain(patience).chain(recipe).copied())
 }
 
 fn replay(namespace: &Namespace, backend: &str, file: &Path, more: &[&str]) -> Finished {
@@ -121,7 +127,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
         for pace in [&["--top-speed"][..], &["--rate", "20k"]] {
             let before = namespace.counter(FAR, "rx_packets").unwrap();
             let receiver = Tcpdump::start(&namespace, &out);
-            let value = report(replay(&namespace, backend, &file, pace));
+            let value = report(replay(&namespace, backend, &file, &[pace, &PATIENT].concat()));
             assert_eq!(value["backend"]["name"], backend);
             assert_eq!(value["account"]["sent"], frames.len(), "{backend}: {value}");
             assert_eq!(value["account"]["tx_dropped"], 0, "{backend}: {value}");
