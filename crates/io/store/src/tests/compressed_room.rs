@@ -39,7 +39,7 @@ fn a_repair_leaves_chunks_behind_a_wrong_head() {
 }
 
 /// Copies a directory; holes become zeros.
-fn copy_whole(from: &Path, to: &Path) {
+pub(super) fn copy_whole(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().flatten() {
         match entry.file_type().unwrap().is_dir() {
