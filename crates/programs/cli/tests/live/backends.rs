@@ -191,9 +191,7 @@ fn senders_wait_for_full_queues_and_keep_order() {
         let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
         let before = arrived(&namespace);
-        // A far end that gets no processor for a while is waited for.
-        let recipe = ["--patience", "60000", "mark", "size=60..600", "flows=9", "count=100k"];
-        let value = report(generate(&namespace, backend, &recipe));
+        let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
         let dropped = value["account"]["tx_dropped"].as_u64().unwrap();
         // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send
