@@ -148,7 +148,7 @@ mod tests {
         let mut first = MessageFile::create(&path).expect("it can be made");
         first.add(b"a message").expect("there is room");
         let refused = MessageFile::create(&path).err().expect("it is in use");
-        assert!(refused.to_string().contains("another process"), "{refused}");
+        assert!(refused.to_string().contains("another output or process"), "{refused}");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"a message");
         drop(first);
         MessageFile::create(&path).expect("the lock is released");

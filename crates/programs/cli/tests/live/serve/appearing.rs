@@ -87,45 +87,54 @@ fn interfaces_that_appear_come_with_their_names() {
         let early = daemon.reader("early.pcapng", &[]);
         let leased = daemon.reader("leased.pcapng", &["--policy", "leased"]);
         let narrow = daemon.reader("narrow.pcapng", &["udp"]);
+        let other = daemon.reader("other.pcapng", &["tcp"]);
         daemon.send_on(0, &mixed(300));
         daemon.add_link(1);
         daemon.send_on(1, &mixed(600));
         daemon.add_link(2);
         daemon.send_on(2, &mixed(30));
-        daemon.settle(930, 3);
+        daemon.settle(930, 4);
         // One that attaches now has the list from the start.
         let late = daemon.reader("late.pcapng", &[]);
         daemon.namespace.ip(&["link", "delete", "near1"]).unwrap();
         daemon.send_on(0, &mixed(30));
-        daemon.settle(960, 4);
+        daemon.settle(960, 5);
         daemon.namespace.add_pair("near1", "far1").unwrap();
+        // Of a third kind: those that come before the socket is bound again are nobody's.
+        let mut probes = 0;
         wait_for("the interface to be captured again", || {
-            daemon.send_on(1, &mixed(3));
+            daemon.send_on(1, &[[&[0x02; 12][..], &[0x88, 0xb5], &[0; 46]].concat()]);
+            probes += 1;
             daemon.captured() > 960
         });
         daemon.send_on(1, &mixed(300));
-        // Those that came before the socket was bound again are nobody's.
-        let settled = || {
-            let first = daemon.captured();
-            daemon.settle(first, 4);
-            first
-        };
-        wait_for("the last packets", || settled() >= 1263 && settled() % 3 == 0);
-        let total = settled();
-        let all = of_links(&[330, total - 360, 30]);
+        wait_for("the last packets", || {
+            let is_there = |count: u64| {
+                let counts = daemon.readers().into_iter().map(|reader| reader["counts"]["offered"].clone());
+                counts.into_iter().any(|offered| offered == count)
+            };
+            is_there(840) && is_there(420)
+        });
         for (reader, file) in [(early, "early.pcapng"), (leased, "leased.pcapng")] {
             let (packets, tap) = reader.interrupt();
-            assert_eq!((packets.len() as u64, &tap["offered"]), (total, &total.into()), "{file}: {tap}");
-            assert_eq!(daemon.packets_by_interface(file), all, "{file}, {workers} workers");
+            assert_eq!(tap["offered"], packets.len(), "{file}: {tap}");
+            let counts = daemon.packets_by_interface(file);
+            let known = packets.len() as u64 - 360;
+            assert_eq!(counts, of_links(&[330, known, 30]), "{file}, {workers} workers");
+            assert!((901..=900 + probes).contains(&known), "{file}: {known} with {probes} probes");
         }
-        narrow.interrupt();
-        let udp = all.iter().map(|(name, count)| (name.clone(), count * 2 / 3)).collect();
-        assert_eq!(daemon.packets_by_interface("narrow.pcapng"), udp);
+        for (reader, file, share) in [(narrow, "narrow.pcapng", 2), (other, "other.pcapng", 1)] {
+            reader.interrupt();
+            let counts = [330, 900, 30].map(|count| count / 3 * share);
+            assert_eq!(daemon.packets_by_interface(file), of_links(&counts), "{file}, {workers} workers");
+        }
         late.interrupt();
         let names: Vec<String> = daemon.packets_by_interface("late.pcapng").into_keys().collect();
         assert_eq!(names, ["far0", "far1"]);
         let (account, _) = daemon.end();
-        assert_eq!((&account["delivered"], &account["stored"]), (&total.into(), &total.into()), "{account}");
+        let delivered = account["delivered"].as_u64().expect("a count");
+        assert!((1261..=1260 + probes).contains(&delivered), "{account} with {probes} probes");
+        assert_eq!(account["delivered"], account["stored"], "{account}");
     }
 }
 
