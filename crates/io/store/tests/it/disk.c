@@ -37,6 +37,21 @@ static uint64_t share, state;
 static const char *when, *stall;
 
 
+static long kernel(long number, long a, long b, long c, long d, long e, long f) {
+#ifdef __x86_64__
+    register long r10 __asm__("r10") = d;
+    register long r8 __asm__("r8") = e;
+    register long r9 __asm__("r9") = f;
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+                     : "rcx", "r11", "memory");
+    if (result < 0 && result > -4096) { errno = -result; return -1; }
+    return result;
+#else
+    return syscall(number, a, b, c, d, e, f);
+#endif
+}
+
 __attribute__((constructor)) static void begin(void) {
     const char *folder = getenv("TAPLINE_DISK_ROOT"), *path = getenv("TAPLINE_DISK_LOG"), *fail = getenv("TAPLINE_DISK_FAIL");
     if (folder) snprintf(root, sizeof root, "%s", folder);
@@ -223,14 +238,14 @@ static uint64_t inode_of(const char *path) {
     return lstat(path, &about) == 0 ? about.st_ino : 0;
 }
 
-int rename(const char *from, const char *to) {
+static int noted_rename(const char *from, const char *to, unsigned flags) {
     char names[2][4200];
     from = named(from, names[0], sizeof names[0]);
     to = named(to, names[1], sizeof names[1]);
-    if (!is_below(to)) return syscall(SYS_rename, from, to);
+    if (!is_below(to)) return kernel(SYS_renameat2, AT_FDCWD, (long)from, AT_FDCWD, (long)to, flags, 0);
     pthread_mutex_lock(&lock);
     uint64_t file = inode_of(from);
-    int done = fails() ? -1 : syscall(SYS_rename, from, to), error = errno;
+    int done = fails() ? -1 : kernel(SYS_renameat2, AT_FDCWD, (long)from, AT_FDCWD, (long)to, flags, 0), error = errno;
     char both[8500];
     int len = snprintf(both, sizeof both, "%s%c%s", from, 0, to);
     if (done == 0) note(RENAME, file, 0, both, len);
@@ -238,6 +253,8 @@ int rename(const char *from, const char *to) {
     errno = error;
     return done;
 }
+
+int rename(const char *from, const char *to) { return noted_rename(from, to, 0); }
 
 int unlink(const char *path) {
     char name[4200];
@@ -289,13 +306,8 @@ long syscall(long number, ...) {
          e = va_arg(list, long), f = va_arg(list, long);
     va_end(list);
     if (number == SYS_io_uring_setup) { errno = ENOSYS; return -1; }
-    register long r10 __asm__("r10") = d;
-    register long r8 __asm__("r8") = e;
-    register long r9 __asm__("r9") = f;
-    long result;
-    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
-                     : "rcx", "r11", "memory");
-    if (result < 0 && result > -4096) { errno = -result; return -1; }
-    return result;
+    if (number == SYS_renameat2 && (int)a == AT_FDCWD && (int)c == AT_FDCWD)
+        return noted_rename((const char *)b, (const char *)d, e);
+    return kernel(number, a, b, c, d, e, f);
 }
 #endif
