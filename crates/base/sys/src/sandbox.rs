@@ -171,7 +171,7 @@ fn seccomp(calls: &[c_long], families: &[i32], bpf: &[i32]) -> Result<(), seccom
     // The C library then makes threads by clone(2), whose flags can be looked at.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     apply(unknown, &[], SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
-    // Allowed as far as this filter is asked: the one before it says that there is none.
+    // The filter above answers clone3 with ENOSYS, which holds because this one lets the call pass.
     let mut rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let dword = SeccompCmpArgLen::Dword;
     let is_first = |value: &i32| {

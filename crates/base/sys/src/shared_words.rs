@@ -96,7 +96,7 @@ impl SharedWords {
         assert!(words > 0, "memory without words");
         let len = words * size_of::<AtomicU64>();
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // Pages that nobody touches cost nothing; an allocator would clear them one and all.
+        // The kernel gives a page when it is first written; an aligned allocation would write zeros to all of them.
         // SAFETY: a mapping at an address of the kernel's choice.
         let base = unsafe { libc::mmap(ptr::null_mut(), len, rights, flags, -1, 0) };
         let base = NonNull::new(base.cast()).filter(|_| base != libc::MAP_FAILED);

@@ -1,5 +1,5 @@
-//! Openings that may wait for ever, as those of pipes at whose other end nobody is. Orders to end are obeyed at once
-//! there, where the loop that would obey them has not begun.
+//! Waiting for the other end of a named pipe, which may never be opened. A signal that ends the program does so at once
+//! meanwhile, because the loop that obeys signals has not begun.
 //!
 //! ```text
 //! program                               handler of the signal

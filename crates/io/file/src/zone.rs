@@ -9,7 +9,7 @@ const LOCAL: &str = "/etc/localtime";
 /// The folder of all zones, in the target of the link; the name of a zone follows.
 const ZONES: &str = "zoneinfo/";
 
-/// The time zone of the variable `TZ`, or of the machine; `UTC` if there is none.
+/// The time zone that the variable `TZ` names, else that of the machine, else UTC.
 pub fn system_zone() -> TimeZone {
     // By the link, because `TimeZone::system` lists the folders of all zones to find the name of one.
     let linked = || {

@@ -284,7 +284,7 @@ impl Opener {
         Ok(Some(SetUp { parts, is_filtered }))
     }
 
-    /// Keeps the socket of an interface that was not opened, or is no longer there, for others.
+    /// Puts a socket back among the spare ones: its interface could not be opened, or is gone.
     pub(super) fn put_back(&mut self, socket: PacketSocket, link: &Link) {
         if self.joins_promiscuous(&link.name, link.is_loopback()) {
             // Where it was not joined there is nothing to leave.
