@@ -11,7 +11,6 @@
 //! Where the user has no right to the files, the daemon that records the store is asked (searched.rs).
 
 use std::ffi::c_int;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +26,7 @@ use tapline_store::moments::Clock;
 use tapline_store::{
     Catalog, Question, Search, SearchFilter, SearchReport, StoreInput, StoreName, StoreReading, Window,
 };
-use tapline_sys::Wakeup;
+use tapline_sys::{Wakeup, without_signals};
 
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_RFMON_NOTSUP, Stat};
@@ -200,22 +199,8 @@ fn search(
     if follows {
         search.follow();
     }
+    // Its threads take no signals: those are for the program's own ones.
     Ok(without_signals(|| StoreInput::new(search, "store", reading)))
-}
-
-/// Makes threads that take no signals: those are for the program's own ones.
-fn without_signals<T>(make: impl FnOnce() -> T) -> T {
-    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sets of this frame, of which sigfillset(3) and pthread_sigmask(3) write the whole.
-    unsafe {
-        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let made = make();
-    // SAFETY: the call above wrote the set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    made
 }
 
 /// Uses one program for all interfaces: packets of another link type end the reading.

@@ -22,7 +22,6 @@ use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, AfPacketSettings, LATENCY_INTERACTIVE_MS, TimestampSource};
 use tapline_daemon::{
     Capture, CaptureRule, CaptureTotals, Confinement, EntryKind, JournalEntry, Log, Orders, RecordRule,
@@ -46,7 +45,7 @@ use crate::mistakes::mistake;
 use crate::output::say;
 use crate::report::AccountForm;
 use crate::strict::{self, LostPackets, ReportArgs};
-use crate::{files, privileges, report, session};
+use crate::{files, privileges, report, session, signals};
 use publishing::OpenedPlace;
 use readers::{EndedReader, Reader, RunningReader};
 
@@ -125,7 +124,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rules = rules(args)?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     rules.unknown().iter().for_each(|line| say(format!("warning: {line}")));
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    let mut signals = signals::queue(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let opened = open_captures(&rules)?;
     let (graphs, places) = publishing::open_all(&rules, &opened)?;
     let mut readers = open_stores(&rules, &opened, identity.as_ref())?;

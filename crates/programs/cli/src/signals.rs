@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use tapline_graph::Control;
-use tapline_sys::{Poller, waiting};
+use tapline_sys::{Poller, waiting, without_signals};
 
 use crate::session::clock;
 
@@ -45,9 +45,24 @@ pub(crate) fn sleep(time: Duration, is_over: &AtomicBool) -> bool {
 pub(crate) fn ignore_early_orders() -> io::Result<()> {
     let nothing = Arc::new(AtomicBool::new(false));
     // Not ignored: programs that are started would inherit that.
-    [SIGUSR1, SIGUSR2]
-        .into_iter()
-        .try_for_each(|signal| flag::register(signal, Arc::clone(&nothing)).map(drop))
+    set_on(&[SIGUSR1, SIGUSR2], &nothing)
+}
+
+/// Has each of `signals` set a flag from now on. One that comes meanwhile sets it, too.
+///
+/// # Errors
+/// If a handler cannot be installed.
+pub(crate) fn set_on(signals: &[i32], flag: &Arc<AtomicBool>) -> io::Result<()> {
+    let set = |&signal| flag::register(signal, Arc::clone(flag)).map(drop);
+    without_signals(|| signals.iter().try_for_each(set))
+}
+
+/// Signals that wait to be read from now on. One that comes meanwhile is among them.
+///
+/// # Errors
+/// If a handler cannot be installed.
+pub(crate) fn queue(signals: &[i32]) -> io::Result<Signals> {
+    without_signals(|| Signals::new(signals))
 }
 
 /// Signals that are caught and wait to be obeyed.
@@ -87,14 +102,8 @@ impl Terminal {
 /// # Errors
 /// If a handler cannot be installed.
 pub(crate) fn end_service(is_over: &Arc<AtomicBool>) -> io::Result<HangUps> {
-    for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(is_over))?;
-    }
-    Ok(HangUps {
-        signals: Signals::new([SIGHUP])?,
-        terminal: Terminal::of_process(),
-        is_over: Arc::clone(is_over),
-    })
+    set_on(&[SIGINT, SIGTERM], is_over)?;
+    Ok(HangUps { signals: queue(&[SIGHUP])?, terminal: Terminal::of_process(), is_over: Arc::clone(is_over) })
 }
 
 /// Signals SIGHUP of a service, which are caught and wait.
@@ -143,6 +152,11 @@ pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> 
 /// # Errors
 /// If a handler cannot be installed.
 pub(crate) fn catch() -> io::Result<CaughtSignals> {
+    // A signal that some of its handlers do not see yet would be lost to them.
+    without_signals(install)
+}
+
+fn install() -> io::Result<CaughtSignals> {
     let gives_up = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
     let mut while_opening = vec![flag::register(SIGINT, Arc::clone(&gives_up))?];
@@ -153,9 +167,7 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
         while_opening.push(flag::register_conditional_shutdown(signal, status, Arc::clone(&is_waiting))?);
     }
     let has_ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(&has_ended))?;
-    }
+    set_on(&[SIGINT, SIGTERM], &has_ended)?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ])?;
     let terminal = Terminal::of_process();
     Ok(CaughtSignals { signals, gives_up, while_opening, order, has_ended, terminal })

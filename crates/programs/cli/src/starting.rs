@@ -22,7 +22,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use tapline_meters::run_folders;
 use tapline_syntax::units::count_in;
 use tapline_sys::capability::Capability;
@@ -36,7 +35,7 @@ use crate::escape::plain_lines;
 use crate::live::{self, TAP};
 use crate::mistakes::mistake;
 use crate::output::say;
-use crate::{privileges, view};
+use crate::{privileges, signals, view};
 
 /// Rules that are watched by unless others are named: those of the service.
 const RULES: &str = "/etc/tapline/watch.toml";
@@ -115,9 +114,7 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
     }
     let identity = privileges::identity(shown.user)?;
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register(signal, Arc::clone(&is_over))?;
-    }
+    signals::set_on(&[SIGINT, SIGTERM, SIGHUP], &is_over)?;
     let tapline = Tapline { socket: place.socket.clone(), identity, is_quiet: shown.is_screen };
     let mut meter = tapline.start(&place.arguments(args, shown.user))?;
     let is_ready = |pid: u32| {

@@ -18,6 +18,7 @@ use tapline_doctor::journal::{self, FoundJournal};
 use tapline_sys::process;
 
 use super::{DoctorArgs, Report, look, say, tell, words};
+use crate::signals;
 
 /// Longest time until the end of the command, or a signal, is noticed.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -32,7 +33,7 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     }
     // Before the first change, so that a signal leaves none. Until here nothing is changed, and a signal simply ends
     // us.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
+    let mut signals = signals::queue(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let mut fixer = Fixer::new(args.netns.as_deref(), tell)?;
     let changes = fixer.fix(&examined, &args.interfaces)?;
     let mut early = None;

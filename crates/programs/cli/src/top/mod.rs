@@ -131,9 +131,7 @@ fn is_screen(args: &TopArgs) -> bool {
 
 fn show(args: &TopArgs) -> Result<ExitCode> {
     let is_over = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-        signal_hook::flag::register(signal, Arc::clone(&is_over))?;
-    }
+    signals::set_on(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], &is_over)?;
     let mut readings = Readings::new(args.pid);
     let first = readings.read();
     if let Some(pid) = args.pid.filter(|_| first.processes.is_empty()) {

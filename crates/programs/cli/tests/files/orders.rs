@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::*;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -23,7 +23,8 @@ fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until a process has a handler for a signal (`SigCgt` of proc_pid_status(5)).
+/// Waits until a process has a handler for a signal (`SigCgt` of proc_pid_status(5)), and not longer: others may not be
+/// installed yet.
 fn wait_for_handler(child: &Child, signal: i32) {
     let start = Instant::now();
     loop {
@@ -33,7 +34,7 @@ fn wait_for_handler(child: &Child, signal: i32) {
             return;
         }
         assert!(start.elapsed() < PATIENCE, "no handler for signal {signal}");
-        thread::sleep(Duration::from_millis(2));
+        thread::yield_now();
     }
 }
 
@@ -110,4 +111,16 @@ fn a_thread_that_cannot_be_made_is_an_error() {
     process::signal(child.id(), SIGINT).unwrap();
     let finished = Finished::new(child.wait_with_output().unwrap()).succeeded();
     assert!(finished.stderr.contains("cannot start the thread \"grace\""), "{}", finished.stderr);
+}
+
+/// A signal comes as soon as there is a handler, before all of them are installed.
+#[test]
+fn a_signal_during_the_start_ends_a_run() {
+    for _ in 0..60 {
+        let child = start(&mut tapline(["generate", "-w", "-", "rate=10"]));
+        wait_for_handler(&child, SIGINT);
+        process::signal(child.id(), SIGINT).unwrap();
+        let finished = Finished::new(child.wait_with_output().unwrap()).succeeded();
+        assert!(finished.stderr.contains(" packets, 0 dropped"), "{}", finished.stderr);
+    }
 }
