@@ -124,12 +124,6 @@ impl Meters {
         self.inner.reason.as_ref()
     }
 
-    /// Slots that did not fit into the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They
-    /// count, and only this process sees them.
-    pub fn unshared(&self) -> usize {
-        self.inner.lock().spare.len()
-    }
-
     /// Counters for a stage: its name, its class, its worker. Names are cut to 64 bytes, classes to 24.
     pub fn slot(&self, name: &str, class: &str, worker: u16) -> Meter {
         self.slot_of(Kind::Stage, name, class, worker)
@@ -337,7 +331,6 @@ mod tests {
         // Now none is left, and none has retired: these two are elsewhere, and count all the same.
         let spare = [meters.sink("spare", "sink", 0), meters.sink("spare", "sink", 1)];
         spare[1].add(&cost(2));
-        assert_eq!(meters.unshared(), 2);
         assert_eq!(meters.snapshot().len(), SLOTS_MAX + 2);
         assert_eq!(meters.snapshot()[SLOTS_MAX + 1].packets_in, 2);
         drop((others, spare));

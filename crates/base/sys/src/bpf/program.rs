@@ -309,7 +309,14 @@ impl LoadedProgram {
     /// # Errors
     /// The error of bpf(2).
     pub fn info(&self) -> Result<ProgramInfo, SyscallError> {
-        let info = self.raw_info(ProgInfo::default())?;
+        let mut info = ProgInfo::default();
+        let mut attributes = GetInfo {
+            bpf_fd: self.fd.as_raw_fd() as u32,
+            info_len: size_of::<ProgInfo>() as u32,
+            info: &raw mut info as u64,
+        };
+        // SAFETY: `info` is as long as `info_len` says, and names no buffers to which the kernel would write.
+        unsafe { call(INFO, command::OBJ_GET_INFO_BY_FD, &mut attributes)? };
         let name_len = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
         Ok(ProgramInfo {
             id: info.id,
@@ -321,53 +328,6 @@ impl LoadedProgram {
             run_time_ns: info.run_time_ns,
             runs: info.run_cnt,
         })
-    }
-
-    /// The program as the verifier left it, with helpers' addresses taken out. Empty without `CAP_BPF`. Minimum kernel:
-    /// 4.13.
-    ///
-    /// # Errors
-    /// The error of bpf(2).
-    pub fn translated(&self) -> Result<Vec<Insn>, SyscallError> {
-        let len = self.raw_info(ProgInfo::default())?.xlated_prog_len;
-        let mut insns = vec![Insn::default(); len as usize / size_of::<Insn>()];
-        let info = ProgInfo {
-            xlated_prog_len: (insns.len() * size_of::<Insn>()) as u32,
-            xlated_prog_insns: insns.as_mut_ptr() as u64,
-            ..ProgInfo::default()
-        };
-        let hidden = self.raw_info(info)?.xlated_prog_insns == 0;
-        Ok(if hidden { Vec::new() } else { insns })
-    }
-
-    /// The machine code that the kernel made of it. Empty if it made none, or does not reveal it. Minimum kernel:
-    /// 4.13.
-    ///
-    /// # Errors
-    /// The error of bpf(2).
-    pub fn native_code(&self) -> Result<Vec<u8>, SyscallError> {
-        let len = self.raw_info(ProgInfo::default())?.jited_prog_len;
-        let mut code = vec![0; len as usize];
-        let info = ProgInfo {
-            jited_prog_len: len,
-            jited_prog_insns: code.as_mut_ptr() as u64,
-            ..ProgInfo::default()
-        };
-        let hidden = self.raw_info(info)?.jited_prog_insns == 0;
-        Ok(if hidden { Vec::new() } else { code })
-    }
-
-    /// Queries with buffers named in `info`, whose lengths are those of live buffers.
-    fn raw_info(&self, mut info: ProgInfo) -> Result<ProgInfo, SyscallError> {
-        let mut attributes = GetInfo {
-            bpf_fd: self.fd.as_raw_fd() as u32,
-            info_len: size_of::<ProgInfo>() as u32,
-            info: &raw mut info as u64,
-        };
-        // SAFETY: `info` is as long as `info_len` says. The kernel writes to the buffers that it names at most as many
-        // bytes as it says; they are those of the callers here, which are that long and live until this returns.
-        unsafe { call(INFO, command::OBJ_GET_INFO_BY_FD, &mut attributes)? };
-        Ok(info)
     }
 }
 

@@ -22,9 +22,6 @@ fn a_program_runs_and_tells_of_itself() {
     let info = program.info().unwrap();
     assert_eq!(info.name, "tapline_test");
     assert!(info.id > 0 && info.tag != 0);
-    assert_eq!(program.native_code().unwrap().len(), info.native_len as usize);
-    let translated = program.translated().unwrap();
-    assert!(translated.is_empty() || translated.ends_with(&[Insn::set(R0, 77), Insn::EXIT]));
 }
 
 #[test]
