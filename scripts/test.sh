@@ -18,6 +18,8 @@ cd "$(dirname "$0")/.."
 declare -A pid_of
 # Logs of the lanes that failed.
 failed=()
+# Seconds without a line of output after which a lane hangs. No test takes so long, also beside a build.
+silence_max=${TEST_SILENCE:-300}
 
 # Cargo's options for the test programs of a lane.
 targets_of() {
@@ -38,6 +40,22 @@ build() {
     "${cargo[@]}" test --workspace --locked "$@" --no-run 2> >(tee -a "$logs/build.log" >&2)
 }
 
+# Ends the lane of this process group once it hangs, and says which tests have not ended and what they wait for.
+watch() {
+    local lane=$1 group=$2 log="$logs/$1.log"
+    while sleep 5 >/dev/null 2>&1; do
+        (($(date +%s) - $(stat -c %Y "$log") > silence_max)) || continue
+        {
+            echo "$lane: ended, for it printed nothing for $silence_max s. Tests that had not ended after a minute:"
+            awk '/^test .* has been running for over/ { late[$2] } /^test .* \.\.\. / { delete late[$2] }
+                END { for (name in late) print "    " name }' "$log"
+            echo "Its processes, and where they wait in the kernel:"
+            ps -o pid,ppid,etimes,wchan:24,args --forest -p "$(pgrep -d, -g "$group")" | cut -c-200
+        } | tee -a "$log"
+        kill -KILL -- "-$group"
+    done
+}
+
 # Runs a lane in the background, with so many threads in each test program.
 start() {
     local lane=$1 count=$2 targets
@@ -48,8 +66,13 @@ start() {
     (
         code=0
         began=$SECONDS
+        : >"$logs/$lane.log"
+        group=$BASHPID
+        watch "$lane" "$group" &
+        watcher=$!
         "${cargo[@]}" test --workspace --locked "${targets[@]}" --no-fail-fast -- --test-threads "$count" "$@" \
-            >"$logs/$lane.log" 2>&1 </dev/null || code=$?
+            >>"$logs/$lane.log" 2>&1 </dev/null || code=$?
+        kill "$watcher"
         echo $((SECONDS - began)) >"$logs/$lane.seconds"
         exit $code
     ) &
@@ -65,7 +88,7 @@ finish() {
     [ -n "${pid_of[$lane]:-}" ] || return 0
     wait "${pid_of[$lane]}" || code=$?
     say "$lane: $(sed -nE 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed;.*/\1 \2/p' "$logs/$lane.log" |
-        awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed" }') in $(cat "$logs/$lane.seconds") s"
+        awk '{ passed += $1; failed += $2 } END { print passed + 0 " passed, " failed + 0 " failed" }') in $(cat "$logs/$lane.seconds" 2>/dev/null || echo "?") s"
     unset "pid_of[$lane]"
     ((code == 0)) || failed+=("$logs/$lane.log")
 }
