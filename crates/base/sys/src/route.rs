@@ -44,6 +44,8 @@ pub struct Link {
     pub hardware_type: u16,
     /// `IFF_*` of netdevice(7), among them `IFF_UP`, `IFF_RUNNING`, `IFF_LOOPBACK`.
     pub flags: u32,
+    /// Operational state: `IF_OPER_*` of linux/if.h (RFC 2863).
+    pub oper_state: u8,
     /// The largest packet it sends, without the link-layer header, in bytes.
     pub mtu: u32,
     /// Link-layer address; empty if it has none.
@@ -346,6 +348,7 @@ fn parse_link(message: &Message<'_>) -> Option<Link> {
             libc::IFLA_LINK_NETNSID => is_peer_elsewhere = true,
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_ADDRESS => link.hardware_address = value.to_vec(),
+            libc::IFLA_OPERSTATE => link.oper_state = value.first().copied().unwrap_or(0),
             libc::IFLA_MTU => link.mtu = read_u32(value, 0).unwrap_or(0),
             libc::IFLA_QDISC => link.discipline = text(value),
             libc::IFLA_IFALIAS => link.alias = text(value),

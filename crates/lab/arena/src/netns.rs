@@ -21,6 +21,8 @@ pub const NEAR: &str = "near0";
 /// The other end.
 pub const FAR: &str = "far0";
 
+/// `IF_OPER_UP` of linux/if.h.
+const OPER_UP: u8 = 6;
 /// The longest wait for an interface to come up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -106,7 +108,8 @@ impl Namespace {
     }
 
     /// Waits until an interface sends packets. After its carrier came up the kernel sets its queues up in the
-    /// background (`linkwatch_do_dev`); until then packets are dropped silently.
+    /// background (`linkwatch_do_dev`); until then packets are dropped silently. The operational state of a veth is
+    /// unknown for so long, and the kernel says of such a link that it runs.
     ///
     /// # Errors
     /// That it does not come up within a minute, or the call that failed.
@@ -115,9 +118,8 @@ impl Namespace {
             let start = Instant::now();
             let mut route = RouteSocket::open().map_err(|error| error.to_string())?;
             loop {
-                // The kernel says that a link runs when its operational state is up, or unknown to its driver.
                 let link = link(&mut route, interface).map_err(|error| format!("{interface}: {error}"))?;
-                if link.is_up() && link.is_running() {
+                if link.is_up() && link.is_running() && (link.oper_state == OPER_UP || link.kind != "veth") {
                     return Ok(());
                 }
                 if start.elapsed() > PATIENCE {
