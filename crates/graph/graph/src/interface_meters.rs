@@ -17,6 +17,7 @@ pub(crate) struct InterfaceMeters {
 
 /// An interface, and those of its counters that were shown before.
 struct Shown {
+    name: String,
     meter: Meter,
     extras: Vec<(&'static str, Extra)>,
 }
@@ -42,9 +43,16 @@ impl InterfaceMeters {
         (name, class): (&str, &str),
         counters: &[(&'static str, Count)],
     ) {
-        if self.shown.len() <= at {
-            self.shown.push(Shown { meter: meters.interface(name, class, worker), extras: Vec::new() });
-        }
+        // Rows of interfaces that could not be opened come last, and make room for new ones.
+        let known = match self.shown.get(at) {
+            Some(shown) if shown.name != name => self.shown.iter().position(|shown| shown.name == name),
+            shown => shown.map(|_| at),
+        };
+        let at = known.unwrap_or_else(|| {
+            let meter = meters.interface(name, class, worker);
+            self.shown.push(Shown { name: name.to_owned(), meter, extras: Vec::new() });
+            self.shown.len() - 1
+        });
         for (name, count) in counters {
             self.shown[at].set(name, count.known().unwrap_or(UNKNOWN));
         }
@@ -161,6 +169,22 @@ mod tests {
             (Some(3), Some(UNKNOWN), Some(UNKNOWN))
         );
         assert_eq!(of("lost_file"), None);
+    }
+
+    #[test]
+    fn rows_behind_the_interfaces_keep_their_counters() {
+        let meters = Meters::private();
+        let mut shown = InterfaceMeters::default();
+        for names in [&["a", "later"][..], &["a", "b", "later"], &["a", "b", "later", "c"]] {
+            let lost = |name: &str| live(name, u64::from(name.as_bytes()[0]));
+            shown.show(&meters, 0, &names.iter().map(|name| lost(name)).collect::<Vec<_>>());
+        }
+        let lost = |extras: &[(String, u64)]| {
+            extras.iter().find(|(name, _)| name == "lost_ring").map(|(_, count)| *count)
+        };
+        let all: Vec<_> = meters.snapshot().into_iter().map(|slot| (slot.name, lost(&slot.extras))).collect();
+        let row = |name: &str| (name.to_owned(), Some(u64::from(name.as_bytes()[0])));
+        assert_eq!(all, ["a", "later", "b", "c"].map(row));
     }
 
     #[test]

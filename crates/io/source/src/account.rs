@@ -75,6 +75,8 @@ tapline_packet::named_enum! {
         Daemon = "daemon",
         /// On the way through a topic: the writer reported them, and they did not come.
         Topic = "topic",
+        /// On an interface that is meant and could not be opened; the counter is the reason.
+        Uncaptured = "uncaptured",
     }
 }
 

@@ -94,8 +94,8 @@ fn of_interface(interface: &InterfaceAccount) -> Vec<LostPackets> {
     }
     for loss in interface.losses.iter().filter(|loss| !loss.counts_unwanted_frames()) {
         // Many virtual interfaces count nothing in card and driver: that is not a loss.
-        let is_told =
-            loss.count != Count::Unknown || matches!(loss.place, LossPoint::Daemon | LossPoint::File);
+        let is_certain = matches!(loss.place, LossPoint::Daemon | LossPoint::File | LossPoint::Uncaptured);
+        let is_told = loss.count != Count::Unknown || is_certain;
         if is_told {
             let place = format!("{name} ({}, {})", loss.place.name(), loss.counter);
             all.push(LostPackets { place, count: loss.count });
@@ -120,6 +120,7 @@ mod tests {
                 loss(LossPoint::Nic, "rx_missed_errors", Count::Known(5)),
                 loss(LossPoint::Driver, "ethtool -S", Count::Unknown),
                 loss(LossPoint::Daemon, "while there was no daemon", Count::Unknown),
+                loss(LossPoint::Uncaptured, "no socket", Count::Unknown),
             ],
             ..InterfaceAccount::of_file("eth0", 9)
         };
@@ -129,7 +130,7 @@ mod tests {
         assert_eq!(
             text(&lost),
             "1,234 at eth0 (kernel ring), 5 at eth0 (nic, rx_missed_errors), an unknown number at eth0 (daemon, while there was \
-             no daemon), 3 at a.pcap"
+             no daemon), an unknown number at eth0 (uncaptured, no socket), 3 at a.pcap"
         );
         assert_eq!(
             ReportArgs { strict: true, ..ReportArgs::default() }.code(ExitCode::SUCCESS, &lost),

@@ -26,6 +26,14 @@ pub enum AfPacketError {
         /// The error of the kernel.
         source: SyscallError,
     },
+    /// An interface appeared after the rights were given up, and all sockets that were opened before are used.
+    #[error("no socket is left of {kept} that were opened in advance; start again to capture it")]
+    NoSocketLeft {
+        /// Number of sockets that were opened in advance.
+        kept: usize,
+        /// The error of the kernel for another one.
+        source: SyscallError,
+    },
     /// No interface of this name or pattern.
     #[error("there is no interface {wanted:?}{guess}; there are: {present}")]
     NoSuchInterface {

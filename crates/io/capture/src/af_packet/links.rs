@@ -161,7 +161,7 @@ impl AfPacket {
         self.opener.join_promiscuous(link, &tap.socket, &mut events);
         if let Err(error) = tap.rebind(link) {
             // The interface may have gone again meanwhile; then rtnetlink tells that too.
-            self.fail(link, format!("came back but cannot be captured: {error}"));
+            self.fail(link, "came back but cannot be captured: ", &error.to_string());
             return Ok(());
         }
         self.tell_all(events);
@@ -178,7 +178,7 @@ impl AfPacket {
         self.taps[index].name.clear();
         let OpenTap { tap, is_filtered, events, .. } = opened;
         if is_filtered != self.books[id.0 as usize].is_filtered {
-            self.fail(link, "came back, but the kernel now treats its filter otherwise".to_owned());
+            self.fail(link, "came back, but ", "the kernel now treats its filter otherwise");
             return Ok(());
         }
         self.taps.push(tap);
@@ -210,7 +210,7 @@ impl AfPacket {
         match opened {
             Ok(opened) => Ok(Some(opened)),
             Err(error) => {
-                self.fail(link, format!("appeared but cannot be captured: {error}"));
+                self.fail(link, "appeared but cannot be captured: ", &error.to_string());
                 Ok(None)
             }
         }

@@ -511,7 +511,10 @@ impl Source for AfPacket {
         if self.is_first {
             self.update_losses();
         }
-        (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
+        let ids = 0..self.interfaces.len() as u32;
+        let mut accounts = ids.map(|id| self.interface_account(InterfaceId(id))).collect();
+        self.uncaptured.add_to(&mut accounts);
+        accounts
     }
 
     fn wakeup(&self) -> Option<Arc<Wakeup>> {

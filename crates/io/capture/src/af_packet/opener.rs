@@ -193,8 +193,7 @@ impl Opener {
         let filter = self.wanted(&interface)?;
         events.extend(filter.unfit().map(|reason| unfit_event(&interface, reason)));
         self.check_queue(link).map_err(|error| Error::source(name, error))?;
-        let socket =
-            self.spares.socket().map_err(|e| Error::source(name, AfPacketError::of_call(name, e)))?;
+        let socket = self.spares.socket(name).map_err(|error| Error::source(name, error))?;
         let wish = RingWish { id, speed, rings, grows };
         let set_up = match self.set_up(&socket, link, &filter, &wish, &mut events) {
             Ok(Some(set_up)) => set_up,
@@ -471,7 +470,7 @@ impl Opener {
         let name = tap.name.as_str();
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
         let filter = self.wanted(interface)?;
-        let socket = self.spares.socket().map_err(fail)?;
+        let socket = self.spares.socket(name).map_err(|error| Error::source(name, error))?;
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
         }

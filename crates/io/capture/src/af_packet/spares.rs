@@ -3,6 +3,8 @@
 
 use tapline_sys::{NetNs, PacketSocket, SyscallError};
 
+use super::AfPacketError;
+
 /// Sockets kept for interfaces that come later.
 const SPARES: usize = 16;
 
@@ -34,9 +36,14 @@ impl Spares {
         }
     }
 
-    /// A new socket, or one that was kept.
-    pub(super) fn socket(&mut self) -> Result<PacketSocket, SyscallError> {
-        self.open().or_else(|error| self.sockets.pop().ok_or(error))
+    /// A new socket for an interface, or one that was kept.
+    pub(super) fn socket(&mut self, interface: &str) -> Result<PacketSocket, AfPacketError> {
+        let kept = self.kept_max;
+        let none_left = |source| match kept {
+            0 => AfPacketError::of_call(interface, source),
+            kept => AfPacketError::NoSocketLeft { kept, source },
+        };
+        self.open().or_else(|error| self.sockets.pop().ok_or_else(|| none_left(error)))
     }
 
     /// Whether a socket is kept.
@@ -98,7 +105,7 @@ mod tests {
             spares.put_back(socket);
             assert_eq!(spares.sockets.len(), SPARES, "{name}");
         }
-        let (grouped, bound) = (spares.socket().unwrap(), spares.socket().unwrap());
+        let (grouped, bound) = (spares.socket(FAR).unwrap(), spares.socket(FAR).unwrap());
         grouped.bind(number(FAR)).unwrap();
         grouped.join_fanout(None, tapline_sys::FanoutMode::Hash, false).unwrap();
         bound.bind(number(NEAR)).unwrap();

@@ -1,10 +1,11 @@
 //! Links that go down, come up, go away and come back.
 
+use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
-use tapline_source::{Event, Source};
+use tapline_source::{Count, Event, LossPoint, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{
@@ -174,6 +175,42 @@ fn any_follows_interfaces_that_appear() {
     let accounts = source.account();
     let by_name = |name: &str| accounts.iter().find(|account| account.name == name).unwrap().delivered;
     assert_eq!(["late0", "late1", NEAR, FAR].map(by_name), [25, 25, 5, 5]);
+}
+
+/// Sockets are kept for a few of them only.
+#[test]
+fn interfaces_that_cannot_be_captured_are_in_the_account() {
+    const PAIRS: usize = 12;
+    let Some(namespace) = bench("interfaces_that_cannot_be_captured_are_in_the_account") else { return };
+    let mut source = AfPacket::open(settings(&namespace, &["far*"])).unwrap();
+    let step = Barrier::new(2);
+    let accounts = std::thread::scope(|scope| {
+        let capture = || {
+            tapline_sys::privilege::drop_to(None).unwrap();
+            step.wait();
+            let mut named = BTreeSet::new();
+            drive(&mut source, |_, events| {
+                let is_end = |event: &&Event| event.text.contains("captured");
+                named.extend(events.iter().filter(is_end).map(|event| event.interface.clone()));
+                named.len() == 2 * PAIRS
+            });
+            source.account()
+        };
+        let capture = scope.spawn(capture);
+        step.wait();
+        (0..PAIRS).for_each(|at| namespace.add_pair(&format!("far{at}a"), &format!("far{at}b")).unwrap());
+        capture.join().unwrap()
+    });
+    let (missed, captured): (Vec<_>, Vec<_>) = accounts
+        .iter()
+        .partition(|account| account.losses.iter().any(|loss| loss.place == LossPoint::Uncaptured));
+    assert_eq!((captured.len() + missed.len(), accounts.len()), (1 + 2 * PAIRS, 1 + 2 * PAIRS));
+    assert!((1..2 * PAIRS).contains(&missed.len()), "{missed:?}");
+    for account in missed {
+        let loss = account.losses.last().unwrap();
+        assert!(loss.counter.starts_with("no socket is left"), "{loss:?}");
+        assert_eq!((loss.count, account.delivered), (Count::Unknown, 0));
+    }
 }
 
 #[test]
