@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::{Args, Command, CommandFactory, Subcommand};
 use serde_json::json;
 use tapline_config::{
@@ -17,6 +17,8 @@ use tapline_config::{
     scopes,
 };
 use tapline_daemon::Rules;
+
+use crate::mistakes::misuse;
 
 /// The exit status for a command line that is wrong, as clap has it.
 pub(crate) const USAGE: u8 = 2;
@@ -125,7 +127,7 @@ fn show(args: &ShowArgs, program: &Command, profile: Option<&str>) -> Result<Exi
     let all = scopes(program);
     let wanted: Vec<&Scope> = all.iter().filter(|scope| scope.starts_with(&args.command)).collect();
     if wanted.is_empty() {
-        bail!("there is no command {}; tapline --help lists them", args.command.join(" "));
+        misuse!("there is no command {}; tapline --help lists them", args.command.join(" "));
     }
     let mut text = String::new();
     if !args.json {

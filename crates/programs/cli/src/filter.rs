@@ -5,7 +5,7 @@ mod stages;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{ArgAction, Args, Subcommand};
 use tapline_filter::{HandleKind, Options};
 use tapline_packet::LinkType;
@@ -14,7 +14,7 @@ use tapline_sys::sandbox::AllowedAccess;
 
 use crate::args::{FplArgs, LanguageArgs, SNAP_LEN};
 use crate::compiler::{check_filter, filter_text, program_form};
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::{fpl, privileges};
 
 #[derive(Debug, Subcommand)]
@@ -108,14 +108,14 @@ pub(crate) fn run(command: &FilterCommand) -> Result<()> {
 
 fn explain(args: &ExplainArgs) -> Result<()> {
     let Some(link_type) = LinkType::from_name(&args.link_type) else {
-        bail!(
+        misuse!(
             "there is no link type '{}': names and numbers are those of tcpdump.org/linktypes.html",
             args.link_type
         );
     };
     if let Some(path) = &args.fpl.fpl {
         if !args.filter.is_empty() || args.filter_file.is_some() {
-            bail!("--fpl explains a program alone: leave the filter out");
+            misuse!("--fpl explains a program alone: leave the filter out");
         }
         let explained = fpl::explain(path, link_type, &args.fpl, &args.stage)?;
         return Ok(io::stdout().write_all(explained.as_bytes())?);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use tapline_ebpf::{Hook, emit};
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
 use tapline_ir::optimise::{optimise, optimise_with_observer};
@@ -12,6 +12,7 @@ use tapline_packet::LinkType;
 use tapline_stages::{functions, input_file, search_function};
 
 use crate::args::FplArgs;
+use crate::mistakes::misuse;
 
 /// Stages that can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
@@ -32,7 +33,7 @@ pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: 
         match STAGES.into_iter().find(|stage| stage == name) {
             Some(stage) => wanted.push(stage),
             None if name == "all" => wanted.extend(STAGES),
-            None => bail!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
+            None => misuse!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
         }
     }
     // With `all`, a stage that this program does not have is shown as `none`, and is not an error.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
@@ -30,6 +30,7 @@ use tapline_tap_client::protocol::{AttachRequest, OfferedCapture, Policy, StartP
 use tapline_tap_client::{Client, WakeThreshold, parse_name, socket_path};
 
 use crate::args::parse_duration;
+use crate::mistakes::{mistake, misuse};
 use crate::wake::WakeWish;
 
 /// Lag granted to a leased reader: bytes of the buffer, and milliseconds.
@@ -170,7 +171,7 @@ fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<bool> {
     let is_it = |name: &&str| name.starts_with(XDP) || name.starts_with(XDP_IF_POSSIBLE);
     let (with, without): (Vec<&str>, Vec<&str>) = names.into_iter().partition(is_it);
     match (with.first(), without.first()) {
-        (Some(with), Some(without)) => bail!(
+        (Some(with), Some(without)) => misuse!(
             "{with} and {without}: a capture takes all its packets in one way; write {XDP} before each name or none, or run two captures \
              (tapline run may have both: device({with}), device({without}))"
         ),
@@ -189,12 +190,12 @@ pub(crate) fn open(
         return open_tap(&settings, tap);
     }
     if tap.is_given() {
-        bail!(
+        misuse!(
             "--since, --policy, --reconnect, --label and --socket are for captures of tapline serve (-i {TAP}NAME)"
         );
     }
     if !way.is_xdp() && (xdp.xdp_force || xdp.busy_poll.is_some()) {
-        bail!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
+        misuse!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
     }
     if settings.interfaces.iter().any(|name| name.starts_with(DroppedPackets::NAME)) {
         return open_drops(&settings);
@@ -222,13 +223,15 @@ fn take_queue(settings: &mut af_packet::AfPacketSettings) -> Result<()> {
     let queues: Vec<u16> = settings.interfaces.iter().filter_map(|name| split_queue(name).1).collect();
     match (queues.as_slice(), settings.interfaces.as_mut_slice()) {
         ([], _) => Ok(()),
-        ([_], [_]) if settings.workers > 1 => bail!("one receive queue has one worker: leave --workers out"),
+        ([_], [_]) if settings.workers > 1 => {
+            misuse!("one receive queue has one worker: leave --workers out")
+        }
         ([queue], [name]) => {
             settings.queue = Some(*queue);
             *name = bare_name(name).to_owned();
             Ok(())
         }
-        _ => bail!(
+        _ => misuse!(
             "{}: a capture reads one receive queue of one interface (-i eth0@3); tapline run may have several devices",
             settings.interfaces.join(", ")
         ),
@@ -242,7 +245,7 @@ fn take_queue(settings: &mut af_packet::AfPacketSettings) -> Result<()> {
 pub(crate) fn check_shared(name: &str) -> Result<()> {
     const NAME: &str = DroppedPackets::NAME;
     if name.starts_with(NAME) {
-        bail!(
+        misuse!(
             "{NAME} has no other readers, whatever the rules say: packets that the kernel drops may have bytes of its memory that were \
              never in a packet; as root use tapline capture -i {NAME} or tapline record -i {NAME}"
         );
@@ -275,7 +278,7 @@ fn open_drops(settings: &af_packet::AfPacketSettings) -> Result<Live> {
 fn drop_settings(settings: &af_packet::AfPacketSettings) -> Result<DropSettings> {
     const NAME: &str = DroppedPackets::NAME;
     if settings.interfaces != [NAME] {
-        bail!("one capture reads {NAME} alone, under this name: not \"{}\"", settings.interfaces.join(","));
+        misuse!("one capture reads {NAME} alone, under this name: not \"{}\"", settings.interfaces.join(","));
     }
     let has_clock = settings.timestamps != af_packet::TimestampSource::Host;
     let others = [
@@ -287,7 +290,7 @@ fn drop_settings(settings: &af_packet::AfPacketSettings) -> Result<DropSettings>
         (settings.tally.is_some(), "a count in the kernel (--in-kernel)"),
     ];
     if let Some((_, words)) = others.iter().find(|(is_set, _)| *is_set) {
-        bail!("packets that the kernel drops (-i {NAME}) do not have {words}; leave that out");
+        misuse!("packets that the kernel drops (-i {NAME}) do not have {words}; leave that out");
     }
     Ok(DropSettings {
         netns: settings.netns.clone(),
@@ -300,21 +303,21 @@ fn drop_settings(settings: &af_packet::AfPacketSettings) -> Result<DropSettings>
 /// Becomes a reader of a capture of `tapline serve`.
 fn open_tap(settings: &af_packet::AfPacketSettings, args: &TapArgs) -> Result<Live> {
     let [name] = settings.interfaces.as_slice() else {
-        bail!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
+        misuse!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
     };
     let (capture, group) =
-        parse_name(name.trim_start_matches(TAP)).map_err(|why| anyhow!("{name}: {why}"))?;
+        parse_name(name.trim_start_matches(TAP)).map_err(|why| mistake(format_args!("{name}: {why}")))?;
     if group.is_some() && args.since.is_some() {
-        bail!("{name}: a group shares packets that come: leave --since out, or the group");
+        misuse!("{name}: a group shares packets that come: leave --since out, or the group");
     }
     if settings.workers > 1 || settings.direction != CaptureDirection::Both || settings.netns.is_some() {
-        bail!("{name}: workers, direction and network namespace are the daemon's to choose");
+        misuse!("{name}: workers, direction and network namespace are the daemon's to choose");
     }
     if !settings.promiscuous
         || settings.ring_len.is_some()
         || settings.timestamps != af_packet::TimestampSource::Host
     {
-        bail!("{name}: promiscuous mode, the kernel's buffer and time stamps are the daemon's to choose");
+        misuse!("{name}: promiscuous mode, the kernel's buffer and time stamps are the daemon's to choose");
     }
     let (delay_ms, wake) = match settings.min_packets {
         Some(packets) => WakeWish { packets, time_ms: settings.latency_ms }.at_tap(),
@@ -378,12 +381,12 @@ fn program() -> String {
 
 fn open_xdp(settings: &af_packet::AfPacketSettings, xdp: XdpArgs) -> Result<Live> {
     if settings.min_packets.is_some() {
-        bail!(
+        misuse!(
             "--wake is for AF_PACKET and {TAP}NAME: an AF_XDP socket does not count what waits: leave {XDP} out"
         );
     }
     if settings.direction == CaptureDirection::Out {
-        bail!(
+        misuse!(
             "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"
         );
     }

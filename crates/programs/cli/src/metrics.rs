@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use sd_notify::NotifyState;
 use tapline_metrics::{Address, Collector, Format, Server, write_file};
@@ -15,6 +15,7 @@ use tapline_sys::sandbox::{self, AllowedAccess};
 use tapline_tap_client::socket_path;
 
 use crate::args::parse_interval;
+use crate::mistakes::{mistake, misuse};
 use crate::output::say;
 use crate::signals::HangUps;
 use crate::{privileges, signals};
@@ -60,7 +61,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
     let is_over = Arc::new(AtomicBool::new(false));
     let hang_ups = signals::end_service(&is_over)?;
     if let Some(text) = &args.listen {
-        return listen(&Address::parse(text)?, collector, &is_over, hang_ups);
+        return listen(&Address::parse(text).map_err(mistake)?, collector, &is_over, hang_ups);
     }
     if let Some(path) = &args.textfile {
         confine(AllowedAccess { makes: folder(path), ..AllowedAccess::default() });
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
         }
     }
     if !args.once {
-        bail!(
+        misuse!(
             "metrics for whom? --listen 127.0.0.1:9477 serves them, --textfile FILE writes them, --once prints them"
         );
     }

@@ -19,6 +19,13 @@ pub(crate) fn mistake(text: impl fmt::Display) -> anyhow::Error {
     Mistake(text.to_string()).into()
 }
 
+/// Returns the mistake that a text describes, as `bail!` returns an error.
+macro_rules! misuse {
+    ($($text:tt)*) => { return Err($crate::mistakes::mistake(format_args!($($text)*))) };
+}
+
+pub(crate) use misuse;
+
 /// The mistake of a command line that an error describes.
 pub(crate) fn of_caller(error: anyhow::Error) -> anyhow::Error {
     mistake(format_args!("{error:#}"))

@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ use tapline_tap_client::{Client, socket_path};
 
 use crate::configuration::with_nearest;
 use crate::live::{self, Live, TapArgs, XdpArgs};
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::output::say;
 use crate::report::AccountForm;
 use crate::strict::{self, LostPackets, ReportArgs};
@@ -247,7 +247,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
             let interfaces: Vec<String> =
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
             if interfaces.is_empty() && args.read.is_none() {
-                bail!(
+                misuse!(
                     "nothing to serve: give --interface IFACE, --read FILE, or --config FILE with captures and rules"
                 );
             }
@@ -337,7 +337,7 @@ fn open(rule: &CaptureRule, compiled: &Arc<OnceLock<CompiledFilter>>) -> Result<
         ..AfPacketSettings::new(&names)
     };
     if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap_client::PREFIX)) {
-        bail!("a daemon cannot read another's captures: serve the interface itself");
+        misuse!("a daemon cannot read another's captures: serve the interface itself");
     }
     live::open(settings, &way, XdpArgs::default(), &TapArgs::default())
 }

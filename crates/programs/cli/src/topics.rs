@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tapline_export::TopicAddress;
 use tapline_stages::TopicSource;
 use tapline_sys::privilege;
 
+use crate::mistakes::misuse;
 use crate::privileges;
 
 /// The topic that a name means, if it means one.
@@ -26,7 +27,7 @@ pub(crate) fn of_sources(files: &[PathBuf], interfaces: &[String]) -> Result<Opt
     match topics.as_slice() {
         [] => Ok(None),
         [topic] if names.len() == 1 => Ok(Some(topic.clone())),
-        [topic, ..] => bail!("{topic}: a topic is read alone: leave the other inputs out"),
+        [topic, ..] => misuse!("{topic}: a topic is read alone: leave the other inputs out"),
     }
 }
 

@@ -21,6 +21,7 @@ use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use crate::files::{self, announcement};
 use crate::live::{self, CaptureBackend, Live, link_type_text};
+use crate::mistakes::{mistake, misuse};
 use crate::stored::{self, StoreSearch};
 use crate::topics;
 
@@ -51,7 +52,7 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
             open_store(args, name, filtering)
         }
         names if names.iter().any(Option::is_some) => {
-            bail!("a store is read alone: leave the other files out")
+            misuse!("a store is read alone: leave the other files out")
         }
         [] => {
             args.past.check_unused()?;
@@ -65,7 +66,7 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
 /// The packets of a topic.
 fn open_topic(args: &CaptureArgs, topic: &TopicAddress) -> Result<Input> {
     if args.workers > 1 || args.direction != DirectionArg::Inout {
-        bail!("{topic}: --workers and -Q are for live captures: leave them out");
+        misuse!("{topic}: --workers and -Q are for live captures: leave them out");
     }
     let input = topics::open(topic, true)?;
     check_link_type(args, input.interfaces().iter())?;
@@ -101,12 +102,12 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
 
 fn open_files(args: &CaptureArgs, filtering: &Filtering, control: &Arc<Control>) -> Result<Input> {
     if args.direction != DirectionArg::Inout {
-        bail!(
+        misuse!(
             "-Q: most files do not say which packets were sent; use the filter (inbound, outbound) where they do"
         );
     }
     if args.workers > 1 && (!args.only_counts() || filtering.names()?.is_some()) {
-        bail!(
+        misuse!(
             "--workers is for live captures, and for files whose packets are only counted (--count, without a limit)"
         );
     }
@@ -157,7 +158,7 @@ fn cooked_link_type(args: &CaptureArgs) -> Option<LinkType> {
 fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a Interface>) -> Result<()> {
     let Some(name) = &args.linktype else { return Ok(()) };
     let Some(wanted) = LinkType::from_name(name) else {
-        bail!("-y {name}: there is no such link type; tapline capture -L lists those of an interface");
+        misuse!("-y {name}: there is no such link type; tapline capture -L lists those of an interface");
     };
     for interface in interfaces {
         if interface.link_type != wanted {
@@ -197,7 +198,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<(AfPacketS
     let cooked = cooked_link_type(args);
     // The filter is for packets as outputs get them, and the XDP program would take what it does not refuse.
     if let Some(link_type) = cooked.filter(|_| way.is_xdp()) {
-        bail!("-y {link_type}: packets that AF_XDP takes keep their link type; leave xdp: out");
+        misuse!("-y {link_type}: packets that AF_XDP takes keep their link type; leave xdp: out");
     }
     let is_cooked = cooked.is_some();
     let filter = (!filtering.text().trim().is_empty() && !is_cooked).then(|| {
@@ -299,7 +300,7 @@ fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
     TimestampSource::from_name(name).ok_or_else(|| {
         let known: Vec<&str> =
             TimestampSource::NAMES.into_iter().chain(READ_HERE.map(StampMode::name)).collect();
-        anyhow::anyhow!("-j {name}: there is no such time stamp type; there are: {}", known.join(", "))
+        mistake(format_args!("-j {name}: there is no such time stamp type; there are: {}", known.join(", ")))
     })
 }
 

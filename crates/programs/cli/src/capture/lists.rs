@@ -14,6 +14,7 @@ use super::input::{READ_HERE, chosen_interfaces};
 use crate::compiler::program_form;
 use crate::interfaces::{self, InterfacesArgs};
 use crate::live::{TAP, bare_name, captures};
+use crate::mistakes::misuse;
 
 /// Whether a list was requested.
 pub(super) fn wanted(args: &CaptureArgs) -> bool {
@@ -122,7 +123,7 @@ pub(super) fn dump_link_type(args: &CaptureArgs) -> Result<Option<LinkType>> {
     };
     match LinkType::from_name(name) {
         None => {
-            bail!("-y {name}: there is no such link type; tapline capture -L lists those of an interface")
+            misuse!("-y {name}: there is no such link type; tapline capture -L lists those of an interface")
         }
         known => Ok(known),
     }

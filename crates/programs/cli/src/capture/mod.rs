@@ -19,7 +19,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use serde_json::json;
 use tapline_file::{BlockQueue, FileInput};
 use tapline_graph::{GraphAccount, RunReport, Stage, Table};
@@ -31,6 +31,7 @@ use tapline_sys::output_file;
 
 use crate::args::FplArgs;
 use crate::fpl::searches;
+use crate::mistakes::misuse;
 use crate::output::{self, say};
 use crate::report;
 use crate::session::{Counters, Finished, Session, Watcher, WorkerGraph, Workers, share, title};
@@ -52,10 +53,10 @@ pub(crate) fn run_with(args: &CaptureArgs, own_output: Option<Box<dyn Stage>>) -
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
     if args.fpl_memory_file.is_some() && args.workers > 1 {
-        bail!("--fpl-memory-file is the memory of one worker: leave --workers out");
+        misuse!("--fpl-memory-file is the memory of one worker: leave --workers out");
     }
     if args.verify && args.workers > 1 {
-        bail!("--verify must see all packets in their order: leave --workers out");
+        misuse!("--verify must see all packets in their order: leave --workers out");
     }
     let filtering = Arc::new(Filtering::new(args)?);
     let program = fpl_program(&args.fpl, args.fpl_memory_file.as_deref())?;

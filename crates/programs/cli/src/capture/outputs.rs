@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::is_pattern;
 use tapline_file::{
     FileCreator, Format as FileFormat, Rotation, Section, WriteOptions, parse_size, system_zone,
@@ -23,6 +23,7 @@ use super::args::{CaptureArgs, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
 use crate::args::FormatArg;
+use crate::mistakes::{mistake, misuse};
 use crate::output::{self, CountOutput};
 use crate::privileges::PipeOpener;
 use crate::session::Session;
@@ -64,7 +65,7 @@ pub(super) fn open(
             } else {
                 ("-w -", "give -w a file's name")
             };
-            bail!("{other} and --print would both write to standard output: {mend}");
+            misuse!("{other} and --print would both write to standard output: {mend}");
         }
         outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
     } else if outputs.is_empty() && args.written_receiver().is_none() || args.count {
@@ -88,7 +89,7 @@ pub(super) fn receiver(
         || args.part
         || !args.secrets.is_empty();
     if is_for_files {
-        bail!("-w {to}: --format, --secrets, --part, -C, -G and -W are for files: leave them out");
+        misuse!("-w {to}: --format, --secrets, --part, -C, -G and -W are for files: leave them out");
     }
     args.receiver.chunks(to, section(args, filtering, program, is_live), is_live).map(Some)
 }
@@ -141,14 +142,14 @@ fn open_file(
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<FileOutput> {
-    let Some(path) = &args.write else { bail!("no file to write was given") };
+    let Some(path) = &args.write else { misuse!("no file to write was given") };
     if args.writes_standard_output() && io::stdout().is_terminal() {
-        bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
+        misuse!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
     options.format = FormatArg::of(args.format, path)?;
     if !args.secrets.is_empty() && options.format != FileFormat::Pcapng {
-        bail!("--secrets needs a file of pcapng: end its name in .pcapng, or add --format pcapng");
+        misuse!("--secrets needs a file of pcapng: end its name in .pcapng, or add --format pcapng");
     }
     options.blocks = Some(input.blocks.clone());
     options.rotation = rotation(args)?;
@@ -174,7 +175,7 @@ fn open_file(
 /// Packets as columns on standard output.
 fn arrow(args: &CaptureArgs, is_live: bool) -> Result<Box<dyn Stage>> {
     if io::stdout().is_terminal() {
-        bail!(
+        misuse!(
             "columns are not for a terminal: send them to a program (--arrow | ...) or to a file (--arrow > NAME)"
         );
     }
@@ -184,10 +185,12 @@ fn arrow(args: &CaptureArgs, is_live: bool) -> Result<Box<dyn Stage>> {
 
 fn rotation(args: &CaptureArgs) -> Result<Rotation> {
     let number = |name, value: Option<u64>| {
-        value.map(|n| u32::try_from(n).map_err(|_| anyhow::anyhow!("{name} {n} is too large"))).transpose()
+        value
+            .map(|n| u32::try_from(n).map_err(|_| mistake(format_args!("{name} {n} is too large"))))
+            .transpose()
     };
     Ok(Rotation {
-        size_max: args.file_size.as_deref().map(parse_size).transpose()?,
+        size_max: args.file_size.as_deref().map(parse_size).transpose().map_err(mistake)?,
         period_s: number("-G", args.rotate_seconds)?,
         count: number("-W", args.file_count)?,
     })

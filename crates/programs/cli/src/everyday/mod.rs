@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::{Arg, Args};
 use tapline_file::Excerpt;
 use tapline_graph::Stage;
@@ -25,6 +25,7 @@ use tapline_syntax::units::count_in;
 use crate::args::{LanguageArgs, NetworkArgs, parse_duration};
 use crate::capture::{self, CaptureArgs};
 use crate::live::TapArgs;
+use crate::mistakes::misuse;
 use crate::stored::{ExcerptArgs, PastArgs};
 use crate::strict::ReportArgs;
 
@@ -89,7 +90,7 @@ impl SessionArgs {
     pub(crate) fn of_files(&self) -> Result<Excerpt> {
         let is_live = self.network.name().is_some() || self.tap.is_given();
         if is_live || self.count.is_some() || self.duration.is_some() {
-            bail!(
+            misuse!(
                 "files are read whole: -c, --duration, --netns and options of tap: are for -i, tap: and store:"
             );
         }

@@ -8,7 +8,7 @@
 //!
 //! All forms but the tree are printed from one [`CompiledFilter`], which the engines run.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
 use tapline_filter::{HandleKind, Options, compile, is_never_true, reject_all, tree};
@@ -17,7 +17,7 @@ use tapline_ir::optimise::{PASSES, optimise_with_observer};
 use tapline_jit::Native;
 
 use crate::front_parts::FrontParts;
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 
 tapline_packet::named_enum! {
     /// A form of a filter.
@@ -67,7 +67,7 @@ fn wanted(names: &[String]) -> Result<Vec<Stage>> {
             Some(stage) => wanted.push(stage),
             None if name == "all" => wanted.extend(Stage::ALL),
             None => {
-                bail!("unknown stage '{name}'; expected {} or all", Stage::NAMES.join(", "))
+                misuse!("unknown stage '{name}'; expected {} or all", Stage::NAMES.join(", "))
             }
         }
     }

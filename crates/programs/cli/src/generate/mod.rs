@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use tapline_file::{FileWriter, Rotation, Section, WriteError, WriteOptions, parse_size};
 use tapline_generator::{KEYS, Recipe};
@@ -27,7 +27,7 @@ use tapline_syntax::units::{count_in, size_in};
 use tapline_sys::sandbox::{AllowedAccess, folder_of};
 
 use crate::args::FormatArg;
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::sending::SendArgs;
 use crate::session::{Counters, Session, Watcher, Workers, clock, clocks, title};
 use crate::{privileges, report};
@@ -137,7 +137,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         return sending::run(args, interface, &text, recipe.rate);
     }
     if !recipe.is_bounded() && !is_standard_output(args) {
-        bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
+        misuse!("how many packets? count=1000 or duration=10s in the recipe ends the file");
     }
     let source = GeneratedSource::new(&text, clock()).map_err(|error| mistake(error.render(&text)))?;
     let mut session = Session::new(args.relinquish_privileges.as_deref(), None)?;
@@ -195,9 +195,9 @@ fn open_file(
     interfaces: &[Interface],
     identity: Option<&tapline_sys::privilege::Identity>,
 ) -> Result<Repeatable> {
-    let Some(path) = &args.write else { bail!("no output: give -w FILE") };
+    let Some(path) = &args.write else { misuse!("no output: give -w FILE") };
     if is_standard_output(args) && io::stdout().is_terminal() {
-        bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
+        misuse!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
     options.format = FormatArg::of(args.format, path)?;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use tapline_generator::Rate;
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_source::{Advance, Error, Source};
@@ -11,6 +11,7 @@ use tapline_stages::GeneratedSource;
 use tapline_transmit::{LEAD_NS, Schedule};
 
 use super::GenerateArgs;
+use crate::mistakes::mistake;
 use crate::sending::{Pace, SendInput, Sender};
 use crate::session::clock;
 
@@ -21,7 +22,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
         Rate::Packets(rate) => Pace::Rate(rate as f64),
         _ => Pace::Times,
     };
-    let made = GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
+    let made = GeneratedSource::new(text, clock()).map_err(|error| mistake(error.render(text)))?;
     let how = if made.is_paced() { "at the times of the recipe" } else { "as fast as it goes" };
     let user = args.relinquish_privileges.as_deref();
     let mut sender = Sender::open(&args.sending, interface, pace, user, args.json)?;

@@ -25,6 +25,7 @@ use tapline_sys::{disk, output_file};
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
+use crate::mistakes::misuse;
 use crate::privileges;
 use crate::report::{self, AccountForm};
 
@@ -125,7 +126,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
         (None, true, false) => timestamps(args)?,
         (None, false, true) => small_tasks(args)?,
         (None, false, false) => return profile(args),
-        _ => bail!("--compare, --timestamps and --micro are one at a time"),
+        _ => misuse!("--compare, --timestamps and --micro are one at a time"),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -165,7 +166,7 @@ fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {
     privileges::confine_quietly(&AllowedAccess { reads: files.to_vec(), makes, ..AllowedAccess::default() });
     let runs = files.iter().map(|path| saved(path)).collect::<Result<Vec<_>>>()?;
     draw(args, &runs)?;
-    let [before, after] = runs.as_slice() else { bail!("--compare takes two files") };
+    let [before, after] = runs.as_slice() else { misuse!("--compare takes two files") };
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{{\"before\":{},\"after\":{}}}", before.to_json(), after.to_json())?,

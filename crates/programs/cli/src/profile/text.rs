@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use tapline_graph::plan::{StageDraft, Value};
 
 use super::ProfileArgs;
 use crate::compiler::filter_text;
+use crate::mistakes::misuse;
 
 /// The graph as a text: source, filter, and the stages behind.
 pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
@@ -17,11 +18,11 @@ pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
             .with("stamp", Value::word(&args.time_stamp_type.to_string())),
         (_, Some(file), _) => StageDraft::new("file").arg(path_text(file)?),
         (None, None, Some(_)) if !filter.is_empty() || args.write.is_some() => {
-            bail!("a whole graph has its own filter and outputs; give -i or -r to put -e behind a source")
+            misuse!("a whole graph has its own filter and outputs; give -i or -r to put -e behind a source")
         }
         (None, None, Some(graph)) => return Ok(graph.clone()),
         (None, None, None) => {
-            bail!("no input: give -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare")
+            misuse!("no input: give -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare")
         }
     };
     let mut stages = vec![source];

@@ -5,7 +5,7 @@ use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tapline_file::{FileInput, MergeOrder};
 use tapline_graph::Control;
 use tapline_source::{Error, Source};
@@ -15,7 +15,7 @@ use tapline_transmit::replay::{Reopen, ReplaySource};
 use super::ReplayArgs;
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::stored::UnfitLinkTypes;
 use crate::{files, stored, stream};
 
@@ -33,9 +33,9 @@ pub(super) fn open(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
     match stores.as_slice() {
         [Some(name)] => return open_store(args, name),
         names if names.iter().any(Option::is_some) => {
-            bail!("a store is sent alone: leave the other files out")
+            misuse!("a store is sent alone: leave the other files out")
         }
-        _ if args.filter.is_some() => bail!("--filter is for stores: name one as store:DIRECTORY"),
+        _ if args.filter.is_some() => misuse!("--filter is for stores: name one as store:DIRECTORY"),
         _ => {}
     }
     open_files(args, control)
@@ -66,7 +66,7 @@ fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
 fn repeatable(path: &Path) -> Result<(String, File)> {
     let name = path.display().to_string();
     if path.as_os_str() == "-" || stream::is_stream(path) {
-        bail!("{name} cannot be read again: save it to a file first, or leave --loop out");
+        misuse!("{name} cannot be read again: save it to a file first, or leave --loop out");
     }
     let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
     Ok((name, file))

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use tapline_capture::Listener;
 use tapline_graph::GraphAccount;
 use tapline_graph::catalog::{self, Property};
@@ -34,7 +34,7 @@ use tapline_sys::privilege::Identity;
 
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::session::{Counters, RunningReport, Watcher};
 use crate::stored::UnfitLinkTypes;
 use crate::{store, strict};
@@ -103,7 +103,7 @@ fn texts(args: &RunArgs) -> Result<Vec<(String, String)>> {
     let typed = args.text.iter().enumerate();
     texts.extend(typed.map(|(number, text)| (format!("e{}", number + 1), text.clone())));
     if texts.is_empty() {
-        bail!("no graph: give a file, or a text with -e; --stages lists the stages");
+        misuse!("no graph: give a file, or a text with -e; --stages lists the stages");
     }
     Ok(texts)
 }
@@ -114,7 +114,7 @@ fn describe(name: &str) -> Result<()> {
             format!("classes of stages; tapline run --stages NAME describes one\n{}", catalog().index())
         }
         Some(class) => catalog::page(class),
-        None => bail!("there is no class of stages {name}; there are\n{}", catalog().index()),
+        None => misuse!("there is no class of stages {name}; there are\n{}", catalog().index()),
     };
     io::stdout().write_all(text.as_bytes())?;
     Ok(())
@@ -204,7 +204,7 @@ fn open_view(
     let views = plan.nodes.iter().filter(|node| node.class.has(Property::View));
     let views: Vec<&str> = views.map(|node| &*node.name).collect();
     if let [one, other, ..] = views.as_slice() {
-        bail!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
+        misuse!("{one} and {other}: a run has one view: lead all meters to it, or run two graphs");
     }
     let create = || -> Result<ViewFile, tapline_stages::ViewError> {
         let view = ViewFile::create(&reporting::title(plan))?;

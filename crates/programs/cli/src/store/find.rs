@@ -6,7 +6,7 @@ use std::path::{self, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::{ArgAction, Args};
 use tapline_graph::plan::{PlanBuilder, StageDraft};
 use tapline_packet::Timestamp;
@@ -20,6 +20,7 @@ use crate::capture::{self, ArrowArgs, CaptureArgs};
 use crate::compiler::{check_filter, filter_text};
 use crate::destinations::{PlaceArgs, collectors, inputs, lead, lines, show};
 use crate::flows::Style;
+use crate::mistakes::misuse;
 use crate::probe::TOP;
 use crate::report::AccountArgs;
 use crate::run::{self, GraphArgs, RunOptions};
@@ -118,7 +119,7 @@ pub(crate) struct FindArgs {
 pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
     let daemon = args.store.to_str().and_then(|name| name.strip_prefix(TAP));
     if args.flows && daemon.is_some() {
-        bail!("--flows needs the files of the store: tapline find DIRECTORY");
+        misuse!("--flows needs the files of the store: tapline find DIRECTORY");
     }
     if args.flows {
         return flows(args);
@@ -135,7 +136,7 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
             asked.map_err(|answer| anyhow!("{error}; tapline serve was asked in vain: {answer:#}"))?
         }
         (None, _) if args.socket.is_some() => {
-            bail!("--socket is for captures of tapline serve: tapline find {TAP}NAME")
+            misuse!("--socket is for captures of tapline serve: tapline find {TAP}NAME")
         }
         (None, _) => CaptureArgs {
             read: vec![StoreName::of(&args.store)],
@@ -170,7 +171,7 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
 /// Has the daemon search a recording, which `named` names: its answer is a capture file in a pipe.
 fn ask_daemon(args: &FindArgs, named: FindRequest) -> Result<CaptureArgs> {
     if args.explain {
-        bail!("--explain needs the files of the store: tapline find DIRECTORY");
+        misuse!("--explain needs the files of the store: tapline find DIRECTORY");
     }
     let window = args.past.only_times()?;
     let bound = |at: Timestamp, none: Timestamp| Some(at.as_nanos()).filter(|_| at != none);
@@ -226,6 +227,6 @@ fn export(args: &FindArgs) -> Result<Option<StageDraft>> {
     match path.extension().and_then(OsStr::to_str).unwrap_or_default() {
         format @ ("csv" | "json" | "parquet") => Ok(Some(lines(0, format, &name))),
         "ipfix" => Ok(Some(collectors(&format!("file:{name}")))),
-        _ => bail!("-w {name}: --flows writes .csv, .json, .ipfix and .parquet, by the ending of the name"),
+        _ => misuse!("-w {name}: --flows writes .csv, .json, .ipfix and .parquet, by the ending of the name"),
     }
 }

@@ -15,6 +15,7 @@ use super::progress::{ProgressLine, print};
 use super::when::{WhenArgs, window_text};
 use crate::args::LanguageArgs;
 use crate::compiler::check_filter;
+use crate::mistakes::misuse;
 
 pub(super) const FORGET_EXAMPLES: &str = "\
 Examples:
@@ -67,7 +68,7 @@ pub(super) fn forget(args: &ForgetArgs) -> Result<ExitCode> {
     let catalog = Catalog::open(&args.store)?;
     let window = args.when.window()?;
     if filter.is_empty() && !args.when.is_given() {
-        bail!("this would erase every packet: give --from, --to or a filter");
+        misuse!("this would erase every packet: give --from, --to or a filter");
     }
     let options = args.language.options(Options::default());
     let what = if filter.is_empty() { "all packets".to_owned() } else { format!("packets of {filter:?}") };

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use tapline_store::moments::{Clock, shown};
@@ -12,6 +12,7 @@ use tapline_store::{Catalog, Hold, HoldEntry, Window};
 use super::progress::print;
 use super::when::{WhenArgs, window_text};
 use crate::compiler::check_filter;
+use crate::mistakes::misuse;
 
 pub(super) const HOLD_EXAMPLES: &str = "\
 Examples:
@@ -66,7 +67,7 @@ pub(super) fn hold(args: &HoldArgs) -> Result<ExitCode> {
             Hold { name: name.clone(), window, filter, made: Clock::local().now, why: args.why.clone() };
         catalog.hold(&hold)?;
     } else if args.when.is_given() {
-        bail!("a hold has a name: tapline store hold STORE NAME --from ... --to ...");
+        misuse!("a hold has a name: tapline store hold STORE NAME --from ... --to ...");
     }
     let mut holds = catalog.holds()?;
     if let Some(name) = &args.name {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use clap::{Args, Command, FromArgMatches, ValueEnum};
 use tapline_daemon::RecordRule;
 use tapline_graph::catalog::Arguments;
@@ -21,6 +21,7 @@ use crate::args::{LanguageArgs, NetworkArgs, SNAP_LEN, parse_duration, parse_int
 use crate::capture::{self, CaptureArgs};
 use crate::escape::plain;
 use crate::live::{TapArgs, XdpArgs};
+use crate::mistakes::misuse;
 use crate::session::clocks;
 use crate::stored;
 use crate::strict::ReportArgs;
@@ -152,7 +153,7 @@ pub(crate) struct StoreOptions {
 /// Runs the command.
 pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
     if args.interface.is_empty() && args.read.is_empty() {
-        bail!("no source: give -i INTERFACE (tapline interfaces lists them) or -r FILE");
+        misuse!("no source: give -i INTERFACE (tapline interfaces lists them) or -r FILE");
     }
     let snap_len = if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length };
     let settings = args.store.settings(snap_len)?;
@@ -185,7 +186,7 @@ impl StoreOptions {
     fn settings(&self, snap_len: u32) -> Result<RecorderSettings> {
         let of_all = self.cut.iter().position(|cutoff| cutoff.filter.is_none());
         if of_all.is_some_and(|at| at + 1 < self.cut.len()) {
-            bail!("--cut: one without a filter is for all flows that are left, so it comes last");
+            misuse!("--cut: one without a filter is for all flows that are left, so it comes last");
         }
         Ok(RecorderSettings {
             size: size(self.size, &self.to)?,
@@ -243,7 +244,7 @@ fn compression(text: &str) -> Result<i32, String> {
 
 fn interval(name: &str, time: Duration) -> Result<i64> {
     if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&time) {
-        bail!("{name}: give 10ms to 1h");
+        misuse!("{name}: give 10ms to 1h");
     }
     Ok(time.as_nanos() as i64)
 }

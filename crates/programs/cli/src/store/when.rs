@@ -1,9 +1,11 @@
 //! The times of a command that changes a store.
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use clap::Args;
 use tapline_store::Window;
 use tapline_store::moments::{Clock, shown};
+
+use crate::mistakes::mistake;
 
 /// Times of packets; all times without an option.
 #[derive(Clone, Debug, Default, Args)]
@@ -24,7 +26,7 @@ impl WhenArgs {
 
     pub(super) fn window(&self) -> Result<Window> {
         let window = Clock::local().window(self.from.as_deref(), self.to.as_deref(), ["--from", "--to"]);
-        window.map_err(|error| anyhow!(error))
+        window.map_err(mistake)
     }
 }
 

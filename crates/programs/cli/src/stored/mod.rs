@@ -31,6 +31,7 @@ pub(crate) use self::report::{search_json, search_text};
 pub(crate) use self::unfit::UnfitLinkTypes;
 use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
+use crate::mistakes::{mistake, misuse};
 
 /// Times of the packets to read from a store.
 #[derive(Clone, Debug, Default, Args)]
@@ -67,7 +68,7 @@ fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
 
 /// A store that was named in place of a file, if one was.
 pub(crate) fn store_name(name: &Path) -> Result<Option<StoreName>> {
-    StoreName::parse(name).transpose().map_err(|error| anyhow!("{}: {error}", name.display()))
+    StoreName::parse(name).transpose().map_err(|error| mistake(format_args!("{}: {error}", name.display())))
 }
 
 /// The directory of a store, if a name means one.
@@ -93,7 +94,7 @@ impl TimeArgs {
     /// Rejects --from, --to and --follow if the input is not a store.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.is_given() {
-            bail!("--from, --to and --follow are for stores: name one as store:DIRECTORY");
+            misuse!("--from, --to and --follow are for stores: name one as store:DIRECTORY");
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl TimeArgs {
         };
         let words = [said(&self.from, "from"), said(&self.to, "to")];
         let window = Clock::local().window(name.from.as_deref(), name.to.as_deref(), [&words[0], &words[1]]);
-        window.map_err(|error| anyhow!(error))
+        window.map_err(mistake)
     }
 }
 
@@ -120,7 +121,7 @@ impl PastArgs {
     /// The times that are meant; other options are for stores whose files are read.
     pub(crate) fn only_times(&self) -> Result<Window> {
         if self.max_read.is_some() || !self.name.is_empty() || self.times.follow {
-            bail!("--name, --follow and --max-read need the files of the store: tapline find DIRECTORY");
+            misuse!("--name, --follow and --max-read need the files of the store: tapline find DIRECTORY");
         }
         self.times.window(&StoreName::default())
     }
@@ -142,20 +143,20 @@ impl PastArgs {
     /// Rejects the options of files and stores if the input is neither.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.times.from.is_some() || self.times.to.is_some() {
-            bail!("--from and --to are for files and stores");
+            misuse!("--from and --to are for files and stores");
         }
         self.check_files()
     }
 
     fn check_files(&self) -> Result<()> {
         if self.max_read.is_some() {
-            bail!("--max-read is for stores: name one as store:DIRECTORY");
+            misuse!("--max-read is for stores: name one as store:DIRECTORY");
         }
         if !self.name.is_empty() {
-            bail!("--name is for stores: name one as store:DIRECTORY");
+            misuse!("--name is for stores: name one as store:DIRECTORY");
         }
         if self.times.follow {
-            bail!("--follow is for stores: name one as store:DIRECTORY");
+            misuse!("--follow is for stores: name one as store:DIRECTORY");
         }
         Ok(())
     }
@@ -195,7 +196,7 @@ impl ExcerptArgs {
     /// Rejects the options if the input is not a file.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.packets.is_some() || self.shift.is_some() {
-            bail!("--packets and --shift are for files: -r FILE");
+            misuse!("--packets and --shift are for files: -r FILE");
         }
         Ok(())
     }

@@ -294,7 +294,7 @@ fn a_reader_that_leaves_ends_the_run_quietly() {
 
 /// In every command, as docs/exit-status.md says.
 #[test]
-fn an_invalid_filter_is_a_mistake_of_the_caller() {
+fn mistakes_of_the_caller_have_their_status() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store").to_str().unwrap().to_owned();
     run(["store", "import", &store, sample::STORED]).succeeded();
@@ -323,6 +323,34 @@ fn an_invalid_filter_is_a_mistake_of_the_caller() {
         &["generate", "-w", "-", "match='tcp prot'"],
         &["serve", "-r", sample::STORED, "--history", "tcp prot", "--socket", "/nonexistent/x"],
         &["top", "--filter", "tcp prot", "--once"],
+        &["capture", "-r", sample::STORED, "-Q", "in"],
+        &["capture", "-r", sample::STORED, "--workers", "2", "--print"],
+        &["capture", "-r", sample::STORED, "-y", "NOTHING"],
+        &["capture", "-r", sample::STORED, "-w", "/nonexistent/x", "-C", "much"],
+        &["capture", "-r", sample::STORED, "--follow"],
+        &["capture", "-r", &of_store, "-r", sample::STORED],
+        &["capture", "-i", "lo,xdp:lo"],
+        &["capture", "-i", "lo", "--from", "-1h"],
+        &["find", &store, "--from", "nonsense"],
+        &["find", &store, "--flows", "-w", "a.txt"],
+        &["find", "tap:x", "--explain"],
+        &["store", "forget", &store, "--yes"],
+        &["record", "--to", &store],
+        &["grep", "[", "-r", sample::STORED],
+        &["generate", "-w", "a.pcap", "size=60"],
+        &["generate", "-i", "lo", "nothing=1"],
+        &["replay", "-i", "lo", sample::STORED, "--filter", "tcp"],
+        &["run"],
+        &["run", "--stages", "nothing"],
+        &["profile"],
+        &["profile", "--timestamps", "--micro"],
+        &["filter", "explain", "-y", "NOTHING", "tcp"],
+        &["filter", "explain", "--stage", "nothing", "tcp"],
+        &["config", "show", "nothing"],
+        &["serve"],
+        &["info", &of_store, sample::STORED],
+        &["metrics"],
+        &["metrics", "--listen", "nothing"],
     ] {
         let finished = run(line.iter().copied());
         assert_eq!(finished.status.code(), Some(2), "{line:?}: {}", finished.stderr);

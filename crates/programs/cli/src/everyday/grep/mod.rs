@@ -11,7 +11,7 @@ mod style;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use clap::Args;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::{Value, json};
@@ -29,6 +29,7 @@ use super::lines::{ResultLines, universal};
 use super::{Input, SessionArgs, brief, capture};
 use crate::capture::ColorArg;
 use crate::escape::plain_json;
+use crate::mistakes::{mistake, misuse};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &GrepArgs) -> Result<ExitCode> {
         .case_insensitive(args.ignore_case)
         .multi_line(true)
         .build()
-        .map_err(|error| anyhow!("the pattern: {error}"))?;
+        .map_err(|error| mistake(format_args!("the pattern: {error}")))?;
     let options = Options {
         hex: if args.hex { HexStyle::HexAscii } else { HexStyle::None },
         zone: system_zone(),
@@ -121,7 +122,7 @@ fn refuse_interface(args: &GrepArgs) -> Result<()> {
         !name.is_empty() && !name.contains('/') && Path::new("/sys/class/net").join(name).is_dir()
     };
     if let Some(name) = std::iter::once(&args.pattern).chain(&args.filter).find(is_interface) {
-        bail!("-i ignores case, as in grep and ngrep; -d {name} names the interface");
+        misuse!("-i ignores case, as in grep and ngrep; -d {name} names the interface");
     }
     Ok(())
 }

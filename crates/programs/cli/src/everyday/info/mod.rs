@@ -14,7 +14,7 @@ mod tree;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use tapline_graph::{Out, Packets, Stage, StageCounters, TickContext};
 use tapline_packet::Interface;
@@ -25,6 +25,7 @@ use tapline_tap_client::PREFIX as TAP;
 use self::report::InputFacts;
 use self::summary::Summary;
 use super::{Input, SessionArgs, brief, capture};
+use crate::mistakes::misuse;
 use crate::{output, stored};
 
 pub(crate) const EXAMPLES: &str = "\
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
         [only] if is_tap(only) => (vec![only.display().to_string()], Vec::new()),
         [only] if is_special(only) => (Vec::new(), vec![only.clone()]),
         names if names.iter().any(is_special) => {
-            bail!("a store or a capture of tapline serve is read alone: leave the other files out")
+            misuse!("a store or a capture of tapline serve is read alone: leave the other files out")
         }
         names => return files::run(names, args),
     };

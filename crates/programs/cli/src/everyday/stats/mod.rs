@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use tapline_bpf::PacketFilter;
@@ -24,6 +24,7 @@ use super::{Input, SessionArgs, brief, capture};
 use crate::args::{SNAP_LEN, parse_duration};
 use crate::compiler::{Compiler, check_filter};
 use crate::escape::plain;
+use crate::mistakes::misuse;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -68,7 +69,7 @@ fn parse_step(text: &str) -> Result<Duration, String> {
 /// Runs the command.
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     if args.filters.len() > FILTERS_MAX {
-        bail!("{} filters: there are {FILTERS_MAX} columns at most", args.filters.len());
+        misuse!("{} filters: there are {FILTERS_MAX} columns at most", args.filters.len());
     }
     args.filters.iter().try_for_each(|filter| check_filter(filter))?;
     let session = &args.session;
