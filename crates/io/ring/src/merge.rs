@@ -86,6 +86,23 @@ struct Promise {
     is_past: bool,
 }
 
+/// The first packets of all buffers.
+struct Fronts {
+    /// The earliest: its time, and its part.
+    first: Option<(i64, usize)>,
+    /// The earliest of the others.
+    there: i64,
+    /// The time before which nothing comes into empty buffers.
+    coming: i64,
+}
+
+impl Fronts {
+    /// Whether an older packet than the earliest may come.
+    fn is_held_back(&self) -> bool {
+        self.first.is_some_and(|(time, _)| time > self.coming)
+    }
+}
+
 impl MergeInput {
     /// Has packets, or asks for some.
     fn fill(&mut self) -> Result<bool, Error> {
@@ -348,30 +365,44 @@ impl MergedReader {
         now: impl FnOnce() -> ClockReading,
         max_wait_ns: i64,
     ) -> Result<Option<(usize, usize)>, Error> {
-        let mut first: Option<(i64, usize)> = None;
-        // Up to which time nothing older is there in other buffers, and nothing older can come into empty ones.
-        let (mut there, mut coming) = (i64::MAX, i64::MAX);
-        for (at, part) in self.parts.iter_mut().enumerate() {
-            match part.front()? {
-                Some(time) if first.is_none_or(|(earliest, _)| time < earliest) => {
-                    there = there.min(first.map_or(i64::MAX, |(time, _)| time));
-                    first = Some((time, at));
-                }
-                Some(time) => there = there.min(time),
-                None => coming = coming.min(part.promise.map_or(i64::MAX, |said| said.nothing_before)),
+        let mut fronts = self.fronts()?;
+        if fronts.is_held_back() {
+            // Empty buffers are asked again, behind the clock: a thread that had no processor between the two would
+            // take packets that were stored meanwhile for late ones.
+            let now = now();
+            fronts = self.fronts()?;
+            if let Some((_, at)) = fronts.first
+                && fronts.is_held_back()
+            {
+                fronts.coming = self.settled(at, &now, max_wait_ns)?;
             }
         }
-        let Some((time, at)) = first else { return Ok(None) };
-        if time > coming {
-            coming = self.settled(at, &now(), max_wait_ns)?;
-        }
-        let limit = there.min(coming);
+        let Some((time, at)) = fronts.first else { return Ok(None) };
+        let limit = fronts.there.min(fronts.coming);
         if time > limit {
             return Ok(None);
         }
         let part = &self.parts[at];
         let beyond = (part.next + 1..part.len).find(|index| part.time_at(*index) > limit);
         Ok(Some((at, beyond.unwrap_or(part.len))))
+    }
+
+    fn fronts(&mut self) -> Result<Fronts, Error> {
+        let mut fronts = Fronts { first: None, there: i64::MAX, coming: i64::MAX };
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            match part.front()? {
+                Some(time) if fronts.first.is_none_or(|(earliest, _)| time < earliest) => {
+                    fronts.there = fronts.there.min(fronts.first.map_or(i64::MAX, |(time, _)| time));
+                    fronts.first = Some((time, at));
+                }
+                Some(time) => fronts.there = fronts.there.min(time),
+                None => {
+                    let coming = part.promise.map_or(i64::MAX, |said| said.nothing_before);
+                    fronts.coming = fronts.coming.min(coming);
+                }
+            }
+        }
+        Ok(fronts)
     }
 
     /// Up to which time empty buffers are not waited for, though their writers promise less. `at` has the first packet.

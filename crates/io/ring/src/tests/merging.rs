@@ -132,6 +132,19 @@ fn an_empty_buffer_is_waited_for_each_time() {
     assert_eq!((account.offered, account.delivered), (49 * 4, 49 * 4));
 }
 
+/// A reader without a processor takes nothing for late that was stored before it read the clock.
+#[test]
+fn packets_stored_before_the_clock_is_read_are_in_time() {
+    let (mut writers, mut merged) = merged(2, MergeOrder::ByTime(Duration::from_nanos(1000)));
+    send(&mut writers[0], 10, 1);
+    let older_comes = || {
+        send(&mut writers[1], 9, 1);
+        ClockReading { wall: Timestamp::from_nanos(1_000_000), steady_ns: 0 }
+    };
+    let run = merged.next_batch_at(older_comes).unwrap().expect("both are older than patience");
+    assert_eq!(run.batch.iter().map(|packet| number(packet.data)).collect::<Vec<_>>(), [9]);
+}
+
 /// A reader that would lose packets by waiting does not wait.
 #[test]
 fn no_reader_waits_until_packets_are_lost() {
