@@ -137,6 +137,7 @@ fn start(socket: &mut BufReader<UnixStream>, job: &CommandJob) -> Result<(), Fai
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
     use std::time::{Duration, Instant};
 
     use super::*;
@@ -160,6 +161,10 @@ mod tests {
     ) -> (DeliveryCounts, String) {
         let mut commands = Commands::start(Some(std::sync::Arc::clone(starter))).unwrap();
         commands.offer(&words(command), &Event::of_rule("r"));
+        // A command for which the end has no time is not started.
+        while !commands.waits_for().is_some_and(|jobs| jobs.contains("of rule r")) {
+            thread::sleep(LOOK);
+        }
         commands.end_by(Instant::now() + time);
         commands.finish();
         (commands.counts(), commands.take_faults().concat())
