@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -43,6 +44,7 @@ impl Listening {
     fn interrupt(mut self) -> (String, String) {
         let pid = self.child.id();
         wait_for("it catches signals", || catches_interrupts(pid));
+        wait_for_backlog();
         let killed = Command::new("kill").args(["-INT", &pid.to_string()]).status().expect("kill runs");
         assert!(killed.success());
         let (mut out, mut told) = (String::new(), String::new());
@@ -362,14 +364,15 @@ fn softflowds_flows_sum_as_nfcapd_has_them() {
         assert!(ours.iter().all(|number| *number > 0), "version {version}: {results}");
         let port = free_port();
         let mut nfcapd = Command::new("nfcapd")
-            .args(["-l", text(&into), "-p", &port.to_string(), "-b", "127.0.0.1"])
+            .args(["-l", text(&into), "-p", &port.to_string(), "-b", &HOST.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .expect("nfcapd starts");
         wait_for("nfcapd listens", || is_bound(port));
-        softflowd(&format!("127.0.0.1:{port}"));
+        softflowd(&format!("{HOST}:{port}"));
         // What waits in its socket would go with it.
+        wait_for_backlog();
         wait_for("nfcapd reads what came", || has_read_all(port));
         let killed = Command::new("kill").args(["-TERM", &nfcapd.id().to_string()]).status();
         assert!(killed.expect("kill runs").success());
@@ -378,23 +381,29 @@ fn softflowds_flows_sum_as_nfcapd_has_them() {
     }
 }
 
+/// Address of nfcapd, at which no other test has a socket.
+const HOST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
 /// A port that was free a moment ago.
 fn free_port() -> u16 {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+    let socket = std::net::UdpSocket::bind((HOST, 0)).expect("loopback is there");
     socket.local_addr().expect("it is bound").port()
 }
 
 /// Whether nothing waits in the UDP socket of this port: the receive queue is the number after that of the send queue.
 fn has_read_all(port: u16) -> bool {
-    let sockets = fs::read_to_string("/proc/net/udp").unwrap_or_default();
-    let of_port =
-        |line: &&str| line.split_whitespace().nth(1).is_some_and(|at| at.ends_with(&format!(":{port:04X}")));
-    let queues = sockets.lines().find(of_port).and_then(|line| line.split_whitespace().nth(4));
-    queues.is_some_and(|queues| queues.ends_with(":00000000"))
+    socket_at(port).is_some_and(|queues| queues.ends_with(":00000000"))
 }
 
 /// Whether a UDP socket of this machine has the port.
 fn is_bound(port: u16) -> bool {
+    socket_at(port).is_some()
+}
+
+/// The queues of the UDP socket with this port.
+fn socket_at(port: u16) -> Option<String> {
     let sockets = fs::read_to_string("/proc/net/udp").unwrap_or_default();
-    sockets.contains(&format!(":{port:04X} "))
+    let address = format!(" {:08X}:{port:04X} ", u32::from_ne_bytes(HOST.octets()));
+    let row = sockets.lines().find(|line| line.contains(&address))?;
+    row.split_whitespace().nth(4).map(str::to_owned)
 }
