@@ -84,7 +84,7 @@ fn a_table_that_lacks_columns_is_told_at_the_start() {
     assert!(checked.expect_err("a wrong password").contains("refuses the user"));
     // A server that is full now may have room later; one that is away may come.
     assert_eq!(check(vec![answer("500 Error", "", "Code: 252. DB::Exception: parts")]).0, Ok(()));
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let gone = std::net::TcpListener::bind("127.0.0.2:0").expect("a port");
     let away = format!("http://{}", gone.local_addr().expect("it is bound"));
     drop(gone);
     assert!(target(vec![away], false, false).check().is_ok());
@@ -92,7 +92,7 @@ fn a_table_that_lacks_columns_is_told_at_the_start() {
 
 #[test]
 fn the_next_endpoint_is_asked_when_one_is_away() {
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let gone = std::net::TcpListener::bind("127.0.0.2:0").expect("a port");
     let away = format!("http://{}", gone.local_addr().expect("it is bound"));
     drop(gone);
     let (url, serving) = server(vec![answer("200 OK", "", ""), answer("200 OK", "", "")]);

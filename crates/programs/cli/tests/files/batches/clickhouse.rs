@@ -136,6 +136,10 @@ fn a_block_that_comes_again_is_known_by_its_token() {
     assert_ne!(found[4], "0");
 }
 
+/// Address of the server: its port stays free at this one while the server is away.
+#[cfg(feature = "http")]
+const HOST: &str = "127.0.0.2";
+
 /// Debian's server in a folder of its own.
 #[cfg(feature = "http")]
 struct Server {
@@ -148,7 +152,7 @@ impl Server {
     fn start(folder: &Path, port: u16) -> Server {
         let place = folder.display();
         let config = format!(
-            "<yandex><logger><level>warning</level><console>1</console></logger><http_port>{port}</http_port><listen_host>127.0.0.1</listen_host>\
+            "<yandex><logger><level>warning</level><console>1</console></logger><http_port>{port}</http_port><listen_host>{HOST}</listen_host>\
              <path>{place}/data/</path><tmp_path>{place}/tmp/</tmp_path><users_config>{place}/users.xml</users_config><default_profile>default</default_profile>\
              <default_database>default</default_database><mark_cache_size>10000000</mark_cache_size></yandex>"
         );
@@ -167,7 +171,7 @@ impl Server {
     /// The answer to a question.
     fn ask(&self, question: &str) -> Option<String> {
         use std::io::{Read as _, Write as _};
-        let mut stream = std::net::TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        let mut stream = std::net::TcpStream::connect((HOST, self.port)).ok()?;
         let len = question.len();
         write!(
             stream,
@@ -205,11 +209,11 @@ fn a_killed_server_has_every_flow_in_the_end() {
     let input = capture(folder.path(), 3000);
     let secret = folder.path().join("secret");
     fs::write(&secret, "sesame\n").expect("there is room");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = std::net::TcpListener::bind((HOST, 0)).expect("a port");
     let port = listener.local_addr().expect("it is bound").port();
     drop(listener);
     let mut server = Server::start(folder.path(), port);
-    let url = format!("clickhouse://default@127.0.0.1:{port}/flows?create=yes&old=yes&compress=gzip");
+    let url = format!("clickhouse://default@{HOST}:{port}/flows?create=yes&old=yes&compress=gzip");
     let spool = format!("{},100M", folder.path().join("spool").display());
     let words = [
         "--export-secret",
