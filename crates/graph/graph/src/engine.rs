@@ -96,8 +96,8 @@ pub struct RunReport<'a> {
     pub events: &'a [Event],
     /// Bytes read and bytes in all, if the total is known.
     pub progress: Option<(u64, u64)>,
-    /// Whether the report was requested with [`Control::request_report`].
-    pub is_requested: bool,
+    /// Number of requests with [`Control::request_report`] so far, if this report was requested.
+    pub requested: Option<u64>,
     /// Whether this is the last report of the loop.
     pub is_last: bool,
     /// Results of the stages so far; empty unless the report was requested or is the last.
@@ -198,7 +198,7 @@ impl<'e> Engine<'e> {
         }
         self.account.stages = self.graph.account();
         self.graph.show_counters(&self.account.interfaces, &self.account.stages);
-        self.tell(watch, false, true);
+        self.tell(watch, None, true);
         let slept = self.waited_ticks().wrapping_sub(slept);
         let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept + self.stopping);
         RunOutcome { account: self.account, ended, ticks }
@@ -368,7 +368,7 @@ impl<'e> Engine<'e> {
         let now = (self.clock)();
         let steady_ns = now.steady_ns;
         let asked = timers.asked(self.control);
-        if asked || timers.counters.due(steady_ns, COUNTERS_NS) {
+        if asked.is_some() || timers.counters.due(steady_ns, COUNTERS_NS) {
             self.refresh();
             self.account.stages = self.graph.account();
             self.graph.show_counters(&self.account.interfaces, &self.account.stages);
@@ -380,19 +380,19 @@ impl<'e> Engine<'e> {
         Ok(StageStatus::Running)
     }
 
-    fn tell(&mut self, watch: &mut dyn FnMut(&RunReport<'_>), asked: bool, is_last: bool) {
+    fn tell(&mut self, watch: &mut dyn FnMut(&RunReport<'_>), asked: Option<u64>, is_last: bool) {
         let mut events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
         events.extend(self.graph.events());
         let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
-        let results = if asked || is_last { self.graph.results() } else { Vec::new() };
+        let results = if asked.is_some() || is_last { self.graph.results() } else { Vec::new() };
         watch(&RunReport {
             steady_ns,
             account,
             events: &events,
             progress,
-            is_requested: asked,
+            requested: asked,
             is_last,
             results,
         });

@@ -15,9 +15,10 @@ impl Timers {
         Timers { tick: timer(), counters: timer(), reports_seen: 0 }
     }
 
-    pub(super) fn asked(&mut self, control: &Control) -> bool {
+    /// Number of reports requested so far, if there are new requests.
+    pub(super) fn asked(&mut self, control: &Control) -> Option<u64> {
         let reports = control.reports_requested();
-        std::mem::replace(&mut self.reports_seen, reports) != reports
+        (std::mem::replace(&mut self.reports_seen, reports) != reports).then_some(reports)
     }
 }
 

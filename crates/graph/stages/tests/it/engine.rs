@@ -501,7 +501,7 @@ fn orders_end_the_wait_of_an_idle_source() {
         });
         let engine = Engine::new(vec![Inlet::new(&mut sleeper, node)], &mut graph, &control, clock);
         let mut watch = |watch: &RunReport<'_>| {
-            if watch.is_requested {
+            if watch.requested.is_some() {
                 control.stop();
             }
         };

@@ -89,7 +89,8 @@ struct Reporter {
 
 impl Reporter {
     fn run(mut self) {
-        let mut seen = self.control.reports_requested();
+        // Also of orders that came before this thread.
+        let mut seen = 0;
         let mut is_wanted = false;
         while !self.is_over.load(Ordering::Relaxed) {
             thread::park_timeout(PERIOD);

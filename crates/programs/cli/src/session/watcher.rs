@@ -48,9 +48,11 @@ struct WatcherState {
     /// By the steady clock: the last report, or the start.
     reported_ns: Option<i64>,
     results: Vec<Vec<StageResult>>,
-    /// Whether each worker has answered the report that was requested, and whether each has ended.
-    answered: Vec<bool>,
+    /// For each worker: number of requests that it has answered, and whether it has ended.
+    answered: Vec<u64>,
     ended: Vec<bool>,
+    /// Number of requests that all have answered.
+    printed: u64,
 }
 
 impl<'t> Watcher<'t> {
@@ -69,8 +71,9 @@ impl<'t> Watcher<'t> {
             line: CounterLine::default(),
             reported_ns: None,
             results: vec![Vec::new(); workers + 1],
-            answered: vec![false; workers + 1],
+            answered: vec![0; workers + 1],
             ended,
+            printed: 0,
         };
         Watcher { text: Box::new(text), counters, interval_ns: None, state: Mutex::new(state) }
     }
@@ -101,10 +104,12 @@ impl<'t> Watcher<'t> {
             state.line.clear();
             say(event_line(event));
         }
-        if watch.is_requested || watch.is_last {
+        if watch.requested.is_some() || watch.is_last {
             state.results[worker].clone_from(&watch.results);
         }
-        state.answered[worker] |= watch.is_requested;
+        if let Some(requests) = watch.requested {
+            state.answered[worker] = requests;
+        }
         state.ended[worker] |= watch.is_last;
         let is_answered = state.is_answered();
         if is_answered || worker == 0 && state.is_due(watch.steady_ns, self.interval_ns) {
@@ -112,9 +117,6 @@ impl<'t> Watcher<'t> {
             state.line.clear();
             let text = (self.text)(&RunningReport { account: &state.sum(), results: &state.results });
             let _ = io::stderr().write_all(text.as_bytes());
-        }
-        if is_answered {
-            state.answered.fill(false);
         }
         if worker == 0 && self.counters != Counters::None {
             state.show_counters(watch, self.counters);
@@ -140,10 +142,12 @@ impl WatcherState {
         sum
     }
 
-    /// Whether a report was requested, and all have answered that still can.
-    fn is_answered(&self) -> bool {
-        let mut all = self.answered.iter().zip(&self.ended);
-        self.answered.contains(&true) && all.all(|(answered, ended)| *answered || *ended)
+    /// Whether there are new requests that all have answered that still can.
+    fn is_answered(&mut self) -> bool {
+        let running = self.answered.iter().zip(&self.ended).filter(|(_, ended)| !**ended);
+        let least = running.map(|(answered, _)| *answered).min();
+        let answered = least.or(self.answered.iter().copied().max()).unwrap_or(0);
+        std::mem::replace(&mut self.printed, answered.max(self.printed)) < answered
     }
 
     /// Whether an interval is over.
@@ -182,23 +186,27 @@ mod tests {
         };
         let watcher = Watcher::new(2, false, Counters::None, text).every(Some(Duration::from_secs(1)));
         let account = GraphAccount::default();
-        let report = |steady_ns: i64, is_requested: bool, is_last: bool| RunReport {
+        let report = |steady_ns: i64, requested: Option<u64>, is_last: bool| RunReport {
             steady_ns,
             account: &account,
             events: &[],
             progress: None,
-            is_requested,
+            requested,
             is_last,
             results: Vec::new(),
         };
         let printed = || printed.load(Ordering::Relaxed);
-        assert!(!watcher.tell(0, &report(0, true, false)), "the other worker has not answered");
-        assert!(!watcher.tell(0, &report(2_000_000_000, false, false)));
+        assert!(!watcher.tell(0, &report(0, Some(1), false)), "the other worker has not answered");
+        assert!(!watcher.tell(0, &report(2_000_000_000, None, false)));
         assert_eq!(printed(), 1, "an interval is over");
-        assert!(watcher.tell(1, &report(2_000_000_000, true, false)), "the interval did not answer it");
+        assert!(watcher.tell(1, &report(2_000_000_000, Some(1), false)), "the interval did not answer it");
         assert_eq!(printed(), 2);
-        assert!(!watcher.tell(1, &report(2_500_000_000, false, true)));
-        assert!(watcher.tell(0, &report(2_500_000_000, true, false)), "an ended worker is not waited for");
-        assert_eq!(printed(), 3);
+        assert!(!watcher.tell(0, &report(2_100_000_000, Some(2), false)));
+        assert!(watcher.tell(1, &report(2_200_000_000, Some(3), false)), "it answers two requests at once");
+        assert!(watcher.tell(0, &report(2_300_000_000, Some(3), false)), "the second one is not lost");
+        assert_eq!(printed(), 4);
+        assert!(!watcher.tell(1, &report(2_500_000_000, None, true)));
+        assert!(watcher.tell(0, &report(2_500_000_000, Some(4), false)), "an ended worker is not waited for");
+        assert_eq!(printed(), 5);
     }
 }
