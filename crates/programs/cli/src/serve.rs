@@ -36,6 +36,7 @@ use tapline_source::{Count, Source};
 use tapline_syntax::units::count_in;
 use tapline_sys::privilege::{self, Identity};
 use tapline_sys::sandbox::AllowedAccess;
+use tapline_sys::waiting;
 use tapline_tap_client::protocol::ControlAction;
 use tapline_tap_client::{Client, socket_path};
 
@@ -124,13 +125,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rules = rules(args)?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     rules.unknown().iter().for_each(|line| say(format!("warning: {line}")));
-    let mut signals = signals::queue(&[SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    let (mut signals, while_opening) = signals::queue_while_opening(&[SIGINT, SIGTERM, SIGHUP], &[SIGUSR1])?;
     let opened = open_captures(&rules)?;
     let (graphs, places) = publishing::open_all(&rules, &opened)?;
     let mut readers = open_stores(&rules, &opened, identity.as_ref())?;
     let socket = Socket::bind(&rules, Some(privileges::starter()))?;
     readers.extend(viewing::open_all(&rules, identity.as_ref()));
     readers.extend(graphs);
+    while_opening.remove();
     // Only stages of recordings, views and places have meters.
     let meters = if readers.is_empty() { Meters::private() } else { Meters::create(&session::title()) };
     // Root has its files, but nothing else that others have not: interfaces are open.
@@ -279,7 +281,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
 /// The sources of a capture, one for each worker. Its filter is put into `compiled`.
 fn open(rule: &CaptureRule, compiled: &Arc<OnceLock<CompiledFilter>>) -> Result<Live> {
     if let Some(path) = &rule.file {
-        let file = FileInput::open_file(path)?;
+        let file = waiting::open(path, || FileInput::open_file(path))?;
         let line = files::announcement(&file);
         let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], MergeOrder::Given));
         if let (false, Some(interface)) = (rule.filter.trim().is_empty(), source.interfaces().first()) {

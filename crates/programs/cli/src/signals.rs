@@ -65,15 +65,50 @@ pub(crate) fn queue(signals: &[i32]) -> io::Result<Signals> {
     without_signals(|| Signals::new(signals))
 }
 
+/// As [`queue`], where a pipe may be opened meanwhile: signals of `ends` end the program at once while it waits for the
+/// other end, until the handlers are [removed](OpeningHandlers::remove).
+///
+/// # Errors
+/// If a handler cannot be installed.
+pub(crate) fn queue_while_opening(ends: &[i32], others: &[i32]) -> io::Result<(Signals, OpeningHandlers)> {
+    without_signals(|| Ok((Signals::new(ends.iter().chain(others))?, OpeningHandlers::install(ends)?)))
+}
+
+/// Handlers until all is open.
+#[must_use]
+pub(crate) struct OpeningHandlers {
+    handlers: Vec<SigId>,
+    /// The status with which a signal ends the program where it waits for the other end of a pipe.
+    order: Arc<AtomicUsize>,
+}
+
+impl OpeningHandlers {
+    fn install(signals: &[i32]) -> io::Result<OpeningHandlers> {
+        let (order, is_waiting) = (waiting::order(), waiting::is_waiting());
+        let mut handlers = Vec::new();
+        for &signal in signals {
+            let status = 128 + signal;
+            handlers.push(flag::register_usize(signal, Arc::clone(&order), status as usize)?);
+            handlers.push(flag::register_conditional_shutdown(signal, status, Arc::clone(&is_waiting))?);
+        }
+        Ok(OpeningHandlers { handlers, order })
+    }
+
+    /// Removes them: all is open.
+    pub(crate) fn remove(self) {
+        for handler in self.handlers {
+            low_level::unregister(handler);
+        }
+        self.order.store(0, Ordering::SeqCst);
+    }
+}
+
 /// Signals that are caught and wait to be obeyed.
 pub(crate) struct CaughtSignals {
     signals: Signals,
     /// Whether the next SIGINT gives up at once.
     gives_up: Arc<AtomicBool>,
-    /// Handlers until all is open.
-    while_opening: Vec<SigId>,
-    /// The status with which a signal ends the program where it waits for the other end of a pipe.
-    order: Arc<AtomicUsize>,
+    while_opening: OpeningHandlers,
     /// Set by the handlers of the signals that end a run.
     has_ended: Arc<AtomicBool>,
     terminal: Terminal,
@@ -159,18 +194,13 @@ pub(crate) fn catch() -> io::Result<CaughtSignals> {
 fn install() -> io::Result<CaughtSignals> {
     let gives_up = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
-    let mut while_opening = vec![flag::register(SIGINT, Arc::clone(&gives_up))?];
-    let (order, is_waiting) = (waiting::order(), waiting::is_waiting());
-    for signal in [SIGTERM, SIGHUP] {
-        let status = 128 + signal;
-        while_opening.push(flag::register_usize(signal, Arc::clone(&order), status as usize)?);
-        while_opening.push(flag::register_conditional_shutdown(signal, status, Arc::clone(&is_waiting))?);
-    }
+    let mut while_opening = OpeningHandlers::install(&[SIGTERM, SIGHUP])?;
+    while_opening.handlers.push(flag::register(SIGINT, Arc::clone(&gives_up))?);
     let has_ended = Arc::new(AtomicBool::new(false));
     set_on(&[SIGINT, SIGTERM], &has_ended)?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ])?;
     let terminal = Terminal::of_process();
-    Ok(CaughtSignals { signals, gives_up, while_opening, order, has_ended, terminal })
+    Ok(CaughtSignals { signals, gives_up, while_opening, has_ended, terminal })
 }
 
 impl CaughtSignals {
@@ -185,12 +215,9 @@ impl CaughtSignals {
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let CaughtSignals { mut signals, gives_up, while_opening, order, has_ended, terminal } = self;
+        let CaughtSignals { mut signals, gives_up, while_opening, has_ended, terminal } = self;
         control.set_signal_flag(has_ended);
-        for handler in while_opening {
-            low_level::unregister(handler);
-        }
-        order.store(0, Ordering::SeqCst);
+        while_opening.remove();
         gives_up.store(false, Ordering::Relaxed);
         let leaves = Arc::default();
         start_thread("signals", move || {

@@ -147,7 +147,9 @@ impl WatcherState {
         let running = self.answered.iter().zip(&self.ended).filter(|(_, ended)| !**ended);
         let least = running.map(|(answered, _)| *answered).min();
         let answered = least.or(self.answered.iter().copied().max()).unwrap_or(0);
-        std::mem::replace(&mut self.printed, answered.max(self.printed)) < answered
+        let is_new = answered > self.printed;
+        self.printed = self.printed.max(answered);
+        is_new
     }
 
     /// Whether an interval is over.

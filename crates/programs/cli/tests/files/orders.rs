@@ -46,8 +46,10 @@ fn a_pipe_that_waits_is_left_at_once() {
     let fifo = text(&fifo);
     let graph = format!("file({stored:?}) -> record({fifo:?})");
     let json = format!("json:{fifo}");
+    let socket = folder.path().join("socket");
     let mut lines = vec![
         vec!["generate", "-w", fifo, "count=10"],
+        vec!["serve", "-r", fifo, "--socket", text(&socket)],
         vec!["capture", "-r", stored, "-w", fifo],
         vec!["probe", "-r", stored, "--export", &json],
         vec!["run", "-e", &graph],
