@@ -54,7 +54,7 @@ fn send(namespace: &Namespace, payload: &[u8]) -> Traffic {
     let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
     let open = place.run(|| [bind(), bind(), bind(), bind()]).unwrap();
     let [closed, walled, full] = [0, 1, 2].map(|at: usize| open[at].local_addr().unwrap().port());
-    let wall = ["-A", "INPUT", "-p", "udp", "--dport", &walled.to_string(), "-j", "DROP"];
+    let wall = ["-w", "-A", "INPUT", "-p", "udp", "--dport", &walled.to_string(), "-j", "DROP"];
     assert!(namespace.command("iptables").args(wall).status().unwrap().success());
     let [absent, _walled, deaf, sender] = open;
     drop(absent);
@@ -205,7 +205,7 @@ fn drops_have_no_byte_of_other_memory() {
     }
     let namespace = namespace();
     for wall in ["iptables", "ip6tables"] {
-        let rule = ["-A", "OUTPUT", "-p", "udp", "--dport", "9", "-j", "DROP"];
+        let rule = ["-w", "-A", "OUTPUT", "-p", "udp", "--dport", "9", "-j", "DROP"];
         assert!(namespace.command(wall).args(rule).status().unwrap().success());
     }
     let folder = tempfile::tempdir().unwrap();
