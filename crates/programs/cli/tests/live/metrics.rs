@@ -47,7 +47,8 @@ fn get(address: &str, path: &str) -> Option<String> {
 
 /// Prometheus, which scrapes this address each second: the process, and its own address.
 fn prometheus(folder: &Path, target: &str) -> (Background, String) {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    // A free port of an address at which few other tests have one.
+    let free = TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap().to_string();
     let configuration = folder.join("prometheus.yml");
     let text = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\nscrape_configs:\n  - job_name: tapline\n    static_configs: [{{targets: ['{target}']}}]\n"

@@ -213,6 +213,7 @@ fn datagrams_as_asked_for() {
     let sockets: Vec<UdpSocket> = (0..2).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     let to: Vec<String> = sockets.iter().map(|socket| socket.local_addr().unwrap().to_string()).collect();
     let datagrams = |socket: &UdpSocket| {
+        support::wait_for_backlog();
         socket.set_nonblocking(true).unwrap();
         let mut buffer = vec![0; 70_000];
         let mut all = Vec::new();

@@ -7,13 +7,13 @@ struct Nfcapd(Child, u16);
 
 impl Nfcapd {
     fn start(folder: &Path) -> Nfcapd {
-        // A free port; the test fails in the unlikely case that another program takes it in between.
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // A free port of an address at which few other tests have one.
+        let port = UdpSocket::bind("127.0.0.2:0").unwrap().local_addr().unwrap().port();
         let child = Command::new("nfcapd")
             .arg("-l")
             .arg(folder)
             // A file each two seconds: what stands in files was stored.
-            .args(["-b", "127.0.0.1", "-B", "8000000", "-t", "2", "-p", &port.to_string()])
+            .args(["-b", "127.0.0.2", "-B", "8000000", "-t", "2", "-p", &port.to_string()])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -21,7 +21,7 @@ impl Nfcapd {
         let nfcapd = Nfcapd(child, port);
         wait_for("nfcapd listens", || {
             let listening = fs::read_to_string("/proc/net/udp").unwrap_or_default();
-            listening.contains(&format!("0100007F:{port:04X} "))
+            listening.contains(&format!("0200007F:{port:04X} "))
         });
         nfcapd
     }
@@ -136,7 +136,7 @@ fn nfdump_agrees_with_the_slow_meter() {
         let into = folder.path().join(format!("{version}-{details}"));
         fs::create_dir(&into).unwrap();
         let nfcapd = Nfcapd::start(&into);
-        let to = format!("127.0.0.1:{}", nfcapd.1);
+        let to = format!("127.0.0.2:{}", nfcapd.1);
         let more = ["--version", version, "--rate", "500", "--details", details];
         let (results, account) = probe(&[&["-r", &path, "--export", &to][..], &more].concat());
         let wanted = told_by_reference(&flows, version != "5");
@@ -184,7 +184,7 @@ fn merged_flows_are_those_of_nfdump() {
     let all = all.display().to_string();
     fs::create_dir(&into).unwrap();
     let nfcapd = Nfcapd::start(&into);
-    let to = format!("127.0.0.1:{}", nfcapd.1);
+    let to = format!("127.0.0.2:{}", nfcapd.1);
     let (results, _) = probe(&["-r", &all, "--rate", "500", "--export", &to]);
     nfcapd.finish(&into, results["export"][0]["records"].as_u64().unwrap() as usize);
     for (key, fields, filter) in [
