@@ -94,6 +94,8 @@ fn a_vpn_that_comes_later_ends_no_capture() {
     let before = rings(&namespace).len();
     let mut vpn = Vpn::start(&namespace);
     wait_for("the capture of the VPN", || rings(&namespace).len() > before);
+    // A socket has its ring before it is bound.
+    live.wait_until_idle();
     vpn.send(7);
     send(&namespace, 20);
     let finished = live.interrupt().succeeded();
