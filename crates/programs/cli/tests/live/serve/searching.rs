@@ -194,6 +194,10 @@ fn searches_are_bounded_and_stop_no_recording() {
     // Rules that no longer allow them: their answers are cut short, which they say.
     daemon.write_rules(&record_table(&daemon, "size = \"64MiB\""));
     daemon.signal("HUP");
+    // An answer that is read before they hold may come to its end.
+    wait_for("the new rules", || {
+        daemon.find(NOBODY, "third.pcapng", &[]).unwrap().stderr.contains("no recording of")
+    });
     for search in &mut searches {
         let mut rest = Vec::new();
         search.stdout.take().expect("piped").read_to_end(&mut rest).unwrap();
