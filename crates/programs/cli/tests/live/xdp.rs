@@ -44,6 +44,7 @@ fn namespace_with_queues(test: &str, queues: u32) -> Option<Namespace> {
         assert!(namespace.command("ethtool").args(offloads).output().unwrap().status.success());
         namespace.ip(&["link", "set", interface, "up"]).unwrap();
     }
+    [NEAR, FAR].iter().for_each(|interface| namespace.wait_until_up(interface).unwrap());
     Some(namespace)
 }
 
