@@ -91,6 +91,8 @@ fn interfaces_that_appear_come_with_their_names() {
         daemon.send_on(0, &mixed(300));
         daemon.add_link(1);
         daemon.send_on(1, &mixed(600));
+        // Readers wait a second for names, which the daemon does not give while a worker opens another interface.
+        daemon.settle(900, 4);
         daemon.add_link(2);
         daemon.send_on(2, &mixed(30));
         daemon.settle(930, 4);
