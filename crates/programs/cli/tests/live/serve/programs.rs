@@ -69,10 +69,13 @@ fn unmodified_programs_share_a_capture_by_filter() {
     for (program, line) in
         [("tcpdump", "tap:office (Capture of tapline serve on far0)"), ("dumpcap", "tap:office")]
     {
-        let listed = finish(programs.command(program).arg("-D")).succeeded();
-        let said = [listed.stdout, listed.stderr.into_bytes()].concat();
-        let said = String::from_utf8_lossy(&said);
-        assert!(said.trim_end().lines().last().is_some_and(|last| last.contains(line)), "{said}");
+        // A list waits 200 ms for the daemon, which may get no processor for longer.
+        wait_for(line, || {
+            let listed = finish(programs.command(program).arg("-D")).succeeded();
+            let said = [listed.stdout, listed.stderr.into_bytes()].concat();
+            let said = String::from_utf8_lossy(&said);
+            said.trim_end().lines().last().is_some_and(|last| last.contains(line))
+        });
     }
     // A daemon that hangs delays no program, and lists nothing.
     let live = daemon.live.as_ref().expect("it runs");
