@@ -3,14 +3,15 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use crate::SyscallError;
 use crate::error::check;
+use crate::{SyscallError, option};
 
 /// The directory of the names that `ip netns` gives.
 const NAMED: &str = "/var/run/netns";
@@ -65,7 +66,7 @@ impl NetNs {
         fs::remove_file(&path).map_err(|source| SyscallError { call: "unlink(/run/netns/NAME)", source })
     }
 
-    /// The number by which the kernel distinguishes namespaces, until the next start of the system.
+    /// The number by which the kernel distinguishes the namespaces that there are; it is given again.
     ///
     /// # Errors
     /// The error of fstat(2).
@@ -79,6 +80,14 @@ impl NetNs {
     /// The error of stat(2), if `/proc` is not there.
     pub fn inode_here() -> io::Result<u64> {
         Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
+    }
+
+    /// The number of the calling thread's namespace that no other one gets until the next start of the system
+    /// (`SO_NETNS_COOKIE` of socket(7)). `None` before Linux 5.14.
+    pub fn cookie_here() -> Option<u64> {
+        let socket = UnixDatagram::unbound().ok()?;
+        let call = "getsockopt(SO_NETNS_COOKIE)";
+        option::get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, call).ok()
     }
 
     /// The names that `ip netns` knows, sorted.

@@ -18,6 +18,8 @@ pub(crate) unsafe trait Plain: Copy {}
 unsafe impl Plain for c_int {}
 // SAFETY: as above.
 unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
 // SAFETY: integers are plain, and so are arrays of them.
 unsafe impl Plain for [u32; 3] {}
 // SAFETY: as above.

@@ -44,8 +44,11 @@ pub struct Header {
     boot: String,
     /// Name of the network namespace, or its absolute path; `None` for the namespace of the process.
     pub netns: Option<String>,
-    /// Inode of the network namespace.
+    /// Inode of the network namespace; another one may have it later.
     pub(crate) netns_inode: u64,
+    /// The namespace's number that no other one gets; `None` before Linux 5.14.
+    #[serde(default)]
+    pub(crate) netns_cookie: Option<u64>,
 }
 
 /// A step and the index of its interface.
@@ -111,7 +114,17 @@ impl Header {
         let inode = opened.map_or_else(NetNs::inode_here, NetNs::inode);
         let path = || "/proc/thread-self/ns/net".to_owned();
         let netns_inode = inode.map_err(|source| Error::File { path: path(), source })?;
-        Ok(Header { version: 1, boot: boot(), netns: netns.map(from_root), netns_inode })
+        let netns_cookie = match opened {
+            Some(opened) => opened.run(NetNs::cookie_here).ok().flatten(),
+            None => NetNs::cookie_here(),
+        };
+        Ok(Header { version: 1, boot: boot(), netns: netns.map(from_root), netns_inode, netns_cookie })
+    }
+
+    /// Whether the changes were made in the namespace with this inode and, if both are known, this cookie.
+    pub(crate) fn is_in(&self, inode: u64, cookie: impl FnOnce() -> Option<u64>) -> bool {
+        let is_same = |ours: u64| cookie().is_none_or(|other| other == ours);
+        inode == self.netns_inode && self.netns_cookie.is_none_or(is_same)
     }
 
     /// Whether the system still runs since the changes were made.
@@ -355,7 +368,8 @@ mod tests {
     fn a_setting_read_back_replaces_its_step() {
         let taken = |rx: u32, taken: u32| Entry { taken: Some(entry(taken).step.change), ..entry(rx) };
         let of = |lines: &[Entry]| {
-            let header = Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5 };
+            let header =
+                Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5, netns_cookie: None };
             let lines = lines.iter().map(|line| serde_json::to_string(line).unwrap());
             let text: Vec<String> =
                 [serde_json::to_string(&header).unwrap()].into_iter().chain(lines).collect();
@@ -389,7 +403,7 @@ mod tests {
 
     #[test]
     fn journals_cut_at_any_byte_keep_earlier_steps() {
-        let header = Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5 };
+        let header = Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5, netns_cookie: None };
         let mut text = format!("{}\n", serde_json::to_string(&header).unwrap());
         let starts: Vec<usize> = (2..5)
             .map(|rx| {

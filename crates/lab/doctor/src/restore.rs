@@ -83,26 +83,44 @@ fn remove(found: &FoundJournal, tell: fn(&Event)) -> bool {
     removed.map_err(|source| tell(&Event::JournalNotRemoved(failed(source)))).is_ok()
 }
 
-/// The namespace with the journal's inode: that of the process, one under the journal's name, under any name, or of
-/// another process.
+/// The namespace of the journal: that of the process, one under the journal's name, under any name, or of another
+/// process.
 fn place(header: &Header) -> JournalNamespace {
-    let inode = header.netns_inode;
-    if NetNs::inode_here().is_ok_and(|here| here == inode) {
+    if NetNs::inode_here().is_ok_and(|inode| header.is_in(inode, NetNs::cookie_here)) {
         return JournalNamespace::Here;
     }
+    let is_it = |namespace: &NetNs| {
+        let cookie = || namespace.run(NetNs::cookie_here).ok().flatten();
+        namespace.inode().is_ok_and(|inode| header.is_in(inode, cookie))
+    };
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let paths = processes.map(|pid| format!("/proc/{pid}/ns/net"));
     let mut is_hidden = false;
     for name in header.netns.iter().cloned().chain(NetNs::names()).chain(paths) {
         match NetNs::open(&name) {
-            Ok(namespace) if namespace.inode().is_ok_and(|other| other == inode) => {
-                return JournalNamespace::There(namespace);
-            }
+            Ok(namespace) if is_it(&namespace) => return JournalNamespace::There(namespace),
             Ok(_) => {}
             Err(error) => is_hidden |= error.kind() == io::ErrorKind::PermissionDenied,
         }
     }
     // A namespace that is hidden from root too (of a container's first process) never becomes visible.
     if is_hidden && !privilege::is_root() { JournalNamespace::Hidden } else { JournalNamespace::Gone }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_the_inode_of_a_removed_one_is_another() {
+        let mut header = Header::now(None, None).unwrap();
+        assert!(matches!(place(&header), JournalNamespace::Here));
+        let cookie = header.netns_cookie.take();
+        assert!(matches!(place(&header), JournalNamespace::Here), "a journal of Linux before 5.14");
+        if let Some(cookie) = cookie {
+            header.netns_cookie = Some(cookie + 1);
+            assert!(matches!(place(&header), JournalNamespace::Gone | JournalNamespace::Hidden));
+        }
+    }
 }
