@@ -100,6 +100,7 @@ test-optional:
 soak: export TAPLINE_VOLUME ?= 10
 soak: export TAPLINE_EVERY_CAPTURE ?= 1
 soak: export TAPLINE_RING_DEATHS ?= 1000
+soak: export TEST_SILENCE ?= 3000
 soak: test-all test-configurations
 
 # With other programs' clusters, started here: minutes, and not part of `make test`.
