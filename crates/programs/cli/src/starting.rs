@@ -340,7 +340,10 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let _ = process::signal(self.child.id(), SIGTERM);
+        // Once it was waited for, its number may be that of another process.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = process::signal(self.child.id(), SIGTERM);
+        }
         self.tell_messages();
         let _ = self.child.wait();
     }
