@@ -5,7 +5,9 @@ use std::sync::Arc;
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_graph::{Control, Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
-use tapline_source::{Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount};
+use tapline_source::{
+    Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount, RingAccount,
+};
 
 /// A capture file, or a rotating set of them.
 pub struct FileOutput {
@@ -56,7 +58,15 @@ pub(super) fn statistics(
     // Counters of several interfaces together are not counters of one.
     let is_of_one =
         |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
-    interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
+    let has_number = |(_, interface): &(usize, &InterfaceAccount)| !is_uncaptured(interface);
+    interfaces.iter().enumerate().filter(is_of_one).filter(has_number).map(statistics).collect()
+}
+
+/// Whether the row is of an interface that could not be captured. The next interface that is captured has its place,
+/// maybe before the account is read again.
+fn is_uncaptured(interface: &InterfaceAccount) -> bool {
+    interface.ring == Some(RingAccount::default())
+        && interface.losses.iter().any(|loss| loss.place == LossPoint::Uncaptured)
 }
 
 /// The counters of an account as pcapng names them. Unknown counts are left out.
@@ -138,5 +148,25 @@ impl Stage for FileOutput {
             lost_by: [(LossCause::LinkType, self.writer.unfit())].into_iter().collect(),
             ..OutputAccount::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_could_not_be_captured_has_no_statistics() {
+        let uncaptured =
+            Loss { place: LossPoint::Uncaptured, counter: "no socket".to_owned(), count: Count::Unknown };
+        let ring = |received| Some(RingAccount { received, ..RingAccount::default() });
+        let row = |received, losses| InterfaceAccount {
+            ring: ring(received),
+            losses,
+            ..InterfaceAccount::of_file("v", received)
+        };
+        let rows = [row(5, vec![uncaptured.clone()]), row(0, vec![]), row(0, vec![uncaptured])];
+        let of = statistics(Timestamp::from_nanos(1), None, &rows);
+        assert_eq!(of.iter().map(|one| one.interface.0).collect::<Vec<_>>(), [0, 1]);
     }
 }
