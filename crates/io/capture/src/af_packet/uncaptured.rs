@@ -15,8 +15,8 @@ use super::AfPacket;
 /// Interfaces that are remembered at most. Further ones are reported, and tried at each change of theirs.
 const REMEMBERED_MAX: usize = 1024;
 
-/// Interval of attempts, one interface each. One that could not be opened for no longer has left no trace: it came and
-/// went, or waited for another worker.
+/// Interval of attempts, one interface each. An interface that could not be opened for less than this is not in the
+/// account: it came and went, or waited for another worker.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Interfaces that are not captured.
@@ -47,7 +47,7 @@ impl UncapturedList {
             }
             let Some(Uncaptured { link, why, since }) = self.list.remove(at) else { return };
             let former = (link.name, why);
-            let is_new = since.elapsed() >= AGAIN && !self.former.contains(&former);
+            let is_new = is_counted(since) && !self.former.contains(&former);
             if is_new && self.former.len() < REMEMBERED_MAX {
                 self.former.push(former);
             }
@@ -74,7 +74,7 @@ impl UncapturedList {
 
     /// Adds the unknown losses to the rows of their interfaces; those without one get it.
     pub(super) fn add_to(&self, accounts: &mut Vec<InterfaceAccount>) {
-        let now = self.list.iter().map(|one| (&one.link.name, &one.why));
+        let now = self.list.iter().filter(|one| is_counted(one.since)).map(|one| (&one.link.name, &one.why));
         for (name, why) in self.former.iter().map(|(name, why)| (name, why)).chain(now) {
             let loss = Loss { place: LossPoint::Uncaptured, counter: why.clone(), count: Count::Unknown };
             match accounts.iter_mut().find(|account| account.name == *name) {
@@ -87,6 +87,11 @@ impl UncapturedList {
             }
         }
     }
+}
+
+/// Whether an interface could not be captured for long enough to be in the account.
+fn is_counted(since: Instant) -> bool {
+    since.elapsed() >= AGAIN
 }
 
 impl AfPacket {
@@ -135,6 +140,9 @@ mod tests {
         for index in 0..4 {
             list.note(&link(index), "no socket");
         }
+        let mut accounts = Vec::new();
+        list.add_to(&mut accounts);
+        assert_eq!(accounts.len(), 0, "all of them have just come");
         list.list.iter_mut().skip(1).for_each(|one| one.since -= AGAIN);
         list.note(&link(1), "no memory");
         list.retain(|index| index == 3);
