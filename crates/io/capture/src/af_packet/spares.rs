@@ -8,6 +8,9 @@ use super::AfPacketError;
 /// Sockets kept for interfaces that come later.
 const SPARES: usize = 16;
 
+/// `ENFILE` and `EMFILE`: not for want of a right, and another start does not help.
+const NO_DESCRIPTOR: [i32; 2] = [23, 24];
+
 /// Opens sockets in the namespace of the capture, and keeps some.
 #[derive(Debug)]
 pub(super) struct Spares {
@@ -39,9 +42,9 @@ impl Spares {
     /// A new socket for an interface, or one that was kept.
     pub(super) fn socket(&mut self, interface: &str) -> Result<PacketSocket, AfPacketError> {
         let kept = self.kept_max;
-        let none_left = |source| match kept {
-            0 => AfPacketError::of_call(interface, source),
-            kept => AfPacketError::NoSocketLeft { kept, source },
+        let none_left = |source: SyscallError| match kept > 0 && !NO_DESCRIPTOR.contains(&source.errno()) {
+            true => AfPacketError::NoSocketLeft { kept, source },
+            false => AfPacketError::of_call(interface, source),
         };
         self.open().or_else(|error| self.sockets.pop().ok_or_else(|| none_left(error)))
     }
