@@ -1,7 +1,7 @@
 //! Accounts of interfaces in the meters, for other processes to read: docs/format/meters.md, "Counters of interfaces".
 
 use tapline_meters::{Extra, Meter, Meters, UNKNOWN};
-use tapline_source::{Count, InterfaceAccount, LossPoint};
+use tapline_source::{Count, InterfaceAccount, Loss, LossPoint};
 
 /// Interfaces that have counters of their own; those of all others are summed, so that a file with thousands of them
 /// leaves room for stages.
@@ -114,9 +114,11 @@ fn counters(account: &InterfaceAccount) -> Vec<(&'static str, Count)> {
     }
 }
 
-/// Packets lost at a point. Without `rx_dropped`, in which there are also frames that a capture got.
+/// Packets lost at a point. Without `rx_dropped`, in which there are also frames that a capture got. Unknown for an
+/// interface that could not be captured.
 fn lost_at(account: &InterfaceAccount, point: LossPoint) -> Count {
-    let losses = account.losses.iter().filter(|loss| loss.place == point && !loss.counts_unwanted_frames());
+    let is_there = |loss: &&Loss| loss.place == point || loss.place == LossPoint::Uncaptured;
+    let losses = account.losses.iter().filter(is_there).filter(|loss| !loss.counts_unwanted_frames());
     losses.fold(Count::Known(0), |sum, loss| sum.plus(loss.count))
 }
 
@@ -135,7 +137,7 @@ fn plus(sum: &[(&'static str, Count)], more: &[(&'static str, Count)]) -> Vec<(&
 #[cfg(test)]
 mod tests {
     use tapline_meters::{EXTRAS_MAX, Kind};
-    use tapline_source::{Loss, RingAccount, TapAccount};
+    use tapline_source::{RingAccount, TapAccount};
 
     use super::*;
 
@@ -169,6 +171,15 @@ mod tests {
             (Some(3), Some(UNKNOWN), Some(UNKNOWN))
         );
         assert_eq!(of("lost_file"), None);
+    }
+
+    #[test]
+    fn losses_of_an_interface_that_could_not_be_captured_are_unknown() {
+        let counter = "no socket".to_owned();
+        let loss = Loss { place: LossPoint::Uncaptured, counter, count: Count::Unknown };
+        let account = InterfaceAccount { losses: vec![loss], ..live("v0", 0) };
+        assert_eq!(lost_at(&account, LossPoint::Nic), Count::Unknown);
+        assert_eq!(lost_at(&live("v0", 0), LossPoint::Nic), Count::Known(3));
     }
 
     #[test]
