@@ -121,10 +121,9 @@ impl Header {
         Ok(Header { version: 1, boot: boot(), netns: netns.map(from_root), netns_inode, netns_cookie })
     }
 
-    /// Whether the changes were made in the namespace with this inode and, if both are known, this cookie.
-    pub(crate) fn is_in(&self, inode: u64, cookie: impl FnOnce() -> Option<u64>) -> bool {
-        let is_same = |ours: u64| cookie().is_none_or(|other| other == ours);
-        inode == self.netns_inode && self.netns_cookie.is_none_or(is_same)
+    /// Whether the changes were made in the namespace with this cookie, as far as both are known.
+    pub(crate) fn has_cookie(&self, cookie: Option<u64>) -> bool {
+        cookie.zip(self.netns_cookie).is_none_or(|(cookie, ours)| cookie == ours)
     }
 
     /// Whether the system still runs since the changes were made.

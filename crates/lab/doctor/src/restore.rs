@@ -86,20 +86,22 @@ fn remove(found: &FoundJournal, tell: fn(&Event)) -> bool {
 /// The namespace of the journal: that of the process, one under the journal's name, under any name, or of another
 /// process.
 fn place(header: &Header) -> JournalNamespace {
-    if NetNs::inode_here().is_ok_and(|inode| header.is_in(inode, NetNs::cookie_here)) {
-        return JournalNamespace::Here;
+    // Of the namespaces that there are one has the inode: if its cookie is another, that of the journal is gone.
+    if NetNs::inode_here().is_ok_and(|inode| inode == header.netns_inode) {
+        let is_it = header.has_cookie(NetNs::cookie_here());
+        return if is_it { JournalNamespace::Here } else { JournalNamespace::Gone };
     }
-    let is_it = |namespace: &NetNs| {
-        let cookie = || namespace.run(NetNs::cookie_here).ok().flatten();
-        namespace.inode().is_ok_and(|inode| header.is_in(inode, cookie))
-    };
+    let has_inode = |namespace: &NetNs| namespace.inode().is_ok_and(|inode| inode == header.netns_inode);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let paths = processes.map(|pid| format!("/proc/{pid}/ns/net"));
     let mut is_hidden = false;
     for name in header.netns.iter().cloned().chain(NetNs::names()).chain(paths) {
         match NetNs::open(&name) {
-            Ok(namespace) if is_it(&namespace) => return JournalNamespace::There(namespace),
+            Ok(namespace) if has_inode(&namespace) => {
+                let is_it = header.has_cookie(namespace.run(NetNs::cookie_here).ok().flatten());
+                return if is_it { JournalNamespace::There(namespace) } else { JournalNamespace::Gone };
+            }
             Ok(_) => {}
             Err(error) => is_hidden |= error.kind() == io::ErrorKind::PermissionDenied,
         }
@@ -120,7 +122,7 @@ mod tests {
         assert!(matches!(place(&header), JournalNamespace::Here), "a journal of Linux before 5.14");
         if let Some(cookie) = cookie {
             header.netns_cookie = Some(cookie + 1);
-            assert!(matches!(place(&header), JournalNamespace::Gone | JournalNamespace::Hidden));
+            assert!(matches!(place(&header), JournalNamespace::Gone));
         }
     }
 }
