@@ -83,8 +83,9 @@ pub(crate) fn run_with(args: &CaptureArgs, own_output: Option<Box<dyn Stage>>) -
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let identity = session.identity.as_ref();
-    let mut outputs = outputs::open(args, &filtering, program_name, &input, identity, own_output)?;
+    // Before files are opened: a mistake in options of receivers leaves those that are there as they are.
     let receiver = outputs::receiver(args, &filtering, program_name, input.is_live)?;
+    let mut outputs = outputs::open(args, &filtering, program_name, &input, identity, own_output)?;
     let meters = confine(args, &filtering, &input, receiver.as_ref(), &session)?;
     if let Some(settings) = receiver {
         outputs.push(outputs::open_receiver(settings, &session.control)?);
