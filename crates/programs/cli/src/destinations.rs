@@ -14,7 +14,7 @@ use tapline_syntax::units::{count_in, size, size_in};
 use tapline_sys::sandbox::nearest_folder;
 
 use crate::args::parse_duration;
-use crate::mistakes::mistake;
+use crate::mistakes::{mistake, misuse};
 use crate::stored::{self, TimeArgs};
 use crate::stream::is_stream;
 
@@ -219,18 +219,18 @@ impl ReceiverArgs {
     /// A spool without a receiver is a mistake.
     pub(crate) fn check_unused(&self) -> Result<()> {
         if self.spool.is_some() {
-            bail!("--spool keeps blocks for a receiver, and there is none: -w kafka://HOST/TOPIC");
+            misuse!("--spool keeps blocks for a receiver, and there is none: -w kafka://HOST/TOPIC");
         }
         Ok(())
     }
 
     /// The output of packets to a receiver.
     pub(crate) fn chunks(&self, to: &str, section: Section, is_live: bool) -> Result<ChunkSettings> {
-        let to = Receiver::of_packets(to)?;
+        let to = Receiver::of_packets(to).map_err(mistake)?;
         let spool = self.spool.as_deref().map(folder_and_size).transpose()?;
         Ok(ChunkSettings {
             to,
-            sensor: self.sensor.as_deref().map(Sensor::new).transpose()?,
+            sensor: self.sensor.as_deref().map(Sensor::new).transpose().map_err(mistake)?,
             spool: spool.map(|(folder, size)| (folder.into(), size)),
             time: self.batch_time,
             memory: usize::try_from(self.batch_memory).unwrap_or(usize::MAX),
@@ -417,9 +417,9 @@ fn folder_and_size(spool: &str) -> Result<(&str, u64)> {
     match size(text) {
         Ok(bytes) if bytes >= SPOOL_MIN && !folder.is_empty() => Ok((folder, bytes)),
         Ok(bytes) if !folder.is_empty() => {
-            bail!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
+            misuse!("--spool: {bytes} bytes are less than a megabyte: give a greater size")
         }
-        _ => bail!("--spool {spool}: expected DIR,SIZE, such as --spool /var/spool/tapline,20G"),
+        _ => misuse!("--spool {spool}: expected DIR,SIZE, such as --spool /var/spool/tapline,20G"),
     }
 }
 

@@ -30,6 +30,7 @@ use crate::args::{FormatArg, SNAP_LEN};
 use crate::capture::{self, CaptureArgs};
 use crate::interfaces::link_types;
 use crate::live::{self, PolicyArg, Since, TAP};
+use crate::mistakes::misuse;
 use crate::privileges;
 
 /// Name of the program for which Wireshark's extcap folders have a link.
@@ -144,7 +145,7 @@ pub(crate) fn run(args: &ExtcapArgs) -> Result<ExitCode> {
     } else if let Some(filter) = &args.extcap_capture_filter {
         filter_fault(filter)
     } else {
-        bail!(
+        misuse!(
             "nothing to do: Wireshark calls this command; `tapline extcap --install` shows it where to find it"
         );
     };

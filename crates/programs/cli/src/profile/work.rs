@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use tapline_capture::af_packet::KernelFilterRuns;
 use tapline_graph::RunReport;
 use tapline_graph::plan::{self, Plan, PlanNode};
@@ -18,6 +18,7 @@ use super::{DURATION, ProfileArgs, text};
 use crate::compiler::check_filter;
 use crate::escape::event_line;
 use crate::live::bare_name;
+use crate::mistakes::mistake;
 use crate::output::say;
 use crate::run::catalog;
 use crate::run::opened::OpenPlan;
@@ -69,7 +70,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 fn plan(args: &ProfileArgs) -> Result<Plan> {
     let text = text::graph(args)?;
     let source = plan::GraphText { name: "profile", text: &text };
-    let mut plan = Plan::new(catalog(), &[source]).map_err(|error| anyhow!("{error}"))?;
+    let mut plan = Plan::new(catalog(), &[source]).map_err(mistake)?;
     if args.no_kernel_filter {
         filter_in_user_space(&mut plan);
     }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use tapline_daemon::{Capture, CaptureRule, PublishRule, Rules};
 use tapline_filter::{HandleKind, Options, SystemNames};
 use tapline_graph::Stage;
@@ -23,6 +23,7 @@ use tapline_tap_client::{Tap, WakeThreshold};
 
 use super::OpenCapture;
 use super::readers::{GraphSite, Reader, Role};
+use crate::mistakes::{mistake, misuse};
 
 /// Delay of packets in the graph's index, in addition to the capture's own.
 const WAKE: WakeThreshold =
@@ -45,7 +46,7 @@ fn plan_of(capture: &str, places: &[&PublishRule]) -> Result<Plan> {
     let named = places.iter().zip(&texts).map(|(place, text)| GraphText { name: &place.name, text });
     let catalog = tapline_stages::catalog().clone().with(&PLACE);
     let plan = Plan::new(&catalog, &named.collect::<Vec<_>>());
-    let plan = plan.map_err(|why| anyhow!("[[publish]]: {why}"))?;
+    let plan = plan.map_err(|why| mistake(format_args!("[[publish]]: {why}")))?;
     plan.nodes.iter().try_for_each(|node| check(node, capture, places))?;
     Ok(plan)
 }
@@ -58,10 +59,10 @@ fn check(node: &PlanNode, capture: &str, places: &[&PublishRule]) -> Result<()> 
         Constructor::Stage(_) => !node.class.has(Property::External),
     };
     if !is_ours {
-        bail!("[[publish]]: the daemon does not run the stage {}: tapline run does", node.name);
+        misuse!("[[publish]]: the daemon does not run the stage {}: tapline run does", node.name);
     }
     if is_place(node) && rule_of(node, places).is_none() {
-        bail!("[[publish]]: {} has no table of its own", node.name);
+        misuse!("[[publish]]: {} has no table of its own", node.name);
     }
     Ok(())
 }

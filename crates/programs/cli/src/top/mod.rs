@@ -32,6 +32,7 @@ use tapline_sys::TerminalSize;
 use tapline_sys::sandbox::{self, AllowedAccess};
 
 use crate::args::parse_interval;
+use crate::mistakes::misuse;
 use crate::starting::{self, Shown, Start, StartArgs};
 use crate::{privileges, signals};
 use draw::Room;
@@ -143,7 +144,7 @@ fn show(args: &TopArgs) -> Result<ExitCode> {
     let place = PageView { page: Page::default(), host: args.host, filter: args.filter.clone() };
     let events = args.events.as_deref().map(crate::view::open_events).transpose()?;
     if events.is_none() && args.page.as_deref() == Some("events") {
-        bail!("events are read from a file: tapline watch --events FILE --json, then top --events FILE");
+        misuse!("events are read from a file: tapline watch --events FILE --json, then top --events FILE");
     }
     // A part of a second is a second of the view.
     let window = args.window.as_secs().saturating_add(u64::from(args.window.subsec_nanos() > 0));
