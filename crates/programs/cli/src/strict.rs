@@ -19,9 +19,9 @@ pub(crate) const INCOMPLETE: u8 = 3;
 pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) account: AccountArgs,
-    /// End with exit status 3 if packets were lost anywhere from the wire to the outputs, or were not sent, or if a
-    /// daemon or file does not say whether any were lost. Of the frames in rx_dropped, only those that a full backlog
-    /// dropped count as lost; the others were captured.
+    /// End with exit status 3 if packets were lost anywhere from the wire to the outputs, or were not sent, if a
+    /// daemon or file does not say whether any were lost, or if an interface could not be captured for a second. Of the
+    /// frames in rx_dropped, only those that a full backlog dropped count as lost; the others were captured.
     #[arg(long, help_heading = "Reports")]
     pub(crate) strict: bool,
 }
