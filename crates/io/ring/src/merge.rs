@@ -367,8 +367,8 @@ impl MergedReader {
     ) -> Result<Option<(usize, usize)>, Error> {
         let mut fronts = self.fronts()?;
         if fronts.is_held_back() {
-            // Empty buffers are asked again, behind the clock: a thread that had no processor between the two would
-            // take packets that were stored meanwhile for late ones.
+            // Empty buffers are asked again after the clock is read: a thread that had no processor between the two
+            // would take packets that were stored meanwhile for late ones.
             let now = now();
             fronts = self.fronts()?;
             if let Some((_, at)) = fronts.first

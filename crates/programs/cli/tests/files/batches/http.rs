@@ -167,7 +167,7 @@ fn a_refusal_of_the_receiver_fails_the_run() {
 fn a_spool_outlives_an_outage_and_the_run() {
     let folder = tempfile::tempdir().expect("there is room");
     let input = capture(folder.path(), 1000);
-    // No other test has a socket at this address.
+    // Few other tests have sockets at this address.
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
     let address = listener.local_addr().expect("it is bound");
     drop(listener);
