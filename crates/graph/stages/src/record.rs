@@ -5,9 +5,7 @@ use std::sync::Arc;
 use tapline_file::{FileWriter, InterfaceStatistics, WriteProgress};
 use tapline_graph::{Control, Out, Packets, Stage, StageCounters, StageStatus, TickContext};
 use tapline_packet::{Interface, InterfaceId, Timestamp};
-use tapline_source::{
-    Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount, RingAccount,
-};
+use tapline_source::{Count, Error, InterfaceAccount, Loss, LossCause, LossPoint, OutputAccount};
 
 /// A capture file, or a rotating set of them.
 pub struct FileOutput {
@@ -58,15 +56,9 @@ pub(super) fn statistics(
     // Counters of several interfaces together are not counters of one.
     let is_of_one =
         |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
-    let has_number = |(_, interface): &(usize, &InterfaceAccount)| !is_uncaptured(interface);
+    // The next interface that is captured has the place of one that is not, maybe before the account is read again.
+    let has_number = |(_, interface): &(usize, &InterfaceAccount)| !interface.is_uncaptured();
     interfaces.iter().enumerate().filter(is_of_one).filter(has_number).map(statistics).collect()
-}
-
-/// Whether the row is of an interface that could not be captured. The next interface that is captured has its place,
-/// maybe before the account is read again.
-fn is_uncaptured(interface: &InterfaceAccount) -> bool {
-    interface.ring == Some(RingAccount::default())
-        && interface.losses.iter().any(|loss| loss.place == LossPoint::Uncaptured)
 }
 
 /// The counters of an account as pcapng names them. Unknown counts are left out.
@@ -153,6 +145,8 @@ impl Stage for FileOutput {
 
 #[cfg(test)]
 mod tests {
+    use tapline_source::RingAccount;
+
     use super::*;
 
     #[test]

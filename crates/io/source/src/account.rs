@@ -268,6 +268,12 @@ impl InterfaceAccount {
         self.ring.map_or(0, |ring| ring.dropped).saturating_add(self.tap.map_or(0, |tap| tap.lost()))
     }
 
+    /// Whether it could not be captured and no packet of it came: its row is behind those of interfaces with numbers.
+    pub fn is_uncaptured(&self) -> bool {
+        self.ring == Some(RingAccount::default())
+            && self.losses.iter().any(|loss| loss.place == LossPoint::Uncaptured)
+    }
+
     /// The sums that do not add up, in words.
     pub fn imbalance(&self) -> Option<String> {
         if let Some(tap) = self.tap {
@@ -399,7 +405,7 @@ impl FilterAccount {
 }
 
 /// Adds another worker's interfaces to ours: those of one name are one interface. Where a file describes several of one
-/// name, those at one place are one.
+/// name, those at one place are one. Behind them are those that no worker captures.
 pub fn merge_interfaces(ours: &mut Vec<InterfaceAccount>, theirs: Vec<InterfaceAccount>) {
     if ours.is_empty() {
         *ours = theirs;
@@ -416,6 +422,7 @@ pub fn merge_interfaces(ours: &mut Vec<InterfaceAccount>, theirs: Vec<InterfaceA
             None => ours.push(theirs),
         }
     }
+    ours.sort_by_key(InterfaceAccount::is_uncaptured);
 }
 
 impl InterfaceAccount {
@@ -489,6 +496,25 @@ mod tests {
         let mut sum = vec![account()];
         merge_interfaces(&mut sum, vec![account()]);
         assert_eq!((sum.len(), sum[0].delivered, sum[0].lost(), sum[0].imbalance()), (1, 14, 4, None));
+    }
+
+    #[test]
+    fn interfaces_that_no_worker_captures_are_the_last() {
+        let captured = |name: &str| InterfaceAccount { name: name.to_owned(), ..account() };
+        let uncaptured = |name: &str| InterfaceAccount {
+            losses: vec![Loss {
+                place: LossPoint::Uncaptured,
+                counter: "no socket".to_owned(),
+                count: Count::Unknown,
+            }],
+            ring: Some(RingAccount::default()),
+            ..InterfaceAccount::of_file(name, 0)
+        };
+        let mut sum = vec![captured("a"), uncaptured("b"), uncaptured("c")];
+        merge_interfaces(&mut sum, vec![captured("a"), captured("c"), uncaptured("b")]);
+        let names: Vec<&str> = sum.iter().map(|interface| interface.name.as_str()).collect();
+        assert_eq!(names, ["a", "c", "b"]);
+        assert!(!sum[1].is_uncaptured() && sum[1].losses.len() == 1);
     }
 
     #[test]
