@@ -275,6 +275,10 @@ impl Table {
     pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         let name = if interface.name.is_empty() { "input" } else { &interface.name };
         self.losses(name, &interface.losses);
+        // Zeros would read as counts.
+        if interface.is_uncaptured() {
+            return;
+        }
         if let (Some(ring), Some(xdp)) = (interface.ring, interface.xdp) {
             self.row(&format!("{name}  left to the host"), interface.kernel_filtered, "");
             self.xdp(name, ring, xdp);
@@ -502,6 +506,20 @@ mod tests {
         let loss = |count| Loss { place: LossPoint::Nic, counter: "rx_missed_errors".to_owned(), count };
         account.interfaces[0].losses = vec![loss(Count::Known(1))];
         assert!(text(&account, AccountForm::Auto).contains("nic, rx_missed_errors"));
+    }
+
+    #[test]
+    fn an_interface_that_could_not_be_captured_has_no_counts() {
+        let mut account = account();
+        let (place, counter) = (LossPoint::Uncaptured, "no socket".to_owned());
+        account.interfaces.push(InterfaceAccount {
+            losses: vec![Loss { place, counter, count: Count::Unknown }],
+            ring: Some(RingAccount::default()),
+            ..InterfaceAccount::of_file("v7", 0)
+        });
+        let table = table(&account);
+        let rows: Vec<&str> = table.lines().filter(|line| line.contains("v7")).collect();
+        assert!(matches!(rows.as_slice(), [row] if row.contains("uncaptured, no socket")), "{table}");
     }
 
     #[test]
