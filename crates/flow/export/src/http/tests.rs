@@ -48,7 +48,7 @@ fn answers_decide_what_becomes_of_a_block() {
 fn a_server_that_is_not_there_is_tried_again() {
     let listener = TcpListener::bind("127.0.0.2:0").expect("a port");
     let url = format!("http://{}/", listener.local_addr().expect("it is bound"));
-    // No socket listens on a port that was just given back, of an address without others: the call is refused.
+    // No socket listens on a port that was just given back, of an address with few others: the call is refused.
     drop(listener);
     let outcome = HttpTarget::new(&url, None, None, None).deliver(&block(0, b"{}\n"));
     assert!(matches!(outcome, Outcome::Again(_)), "{outcome:?}");

@@ -115,7 +115,7 @@ fn a_backslash_ends_the_host_of_an_address() {
     assert_eq!(host_of("https://a\\@b/x"), "https://a");
 }
 
-/// A port at which no socket listens, since it was just given back: of an address at which no other test has one.
+/// A port at which no socket listens, since it was just given back: of an address at which few tests have one.
 fn dead_address() -> String {
     let listener = TcpListener::bind("127.0.0.2:0").unwrap();
     format!("http://{}/", listener.local_addr().unwrap())
