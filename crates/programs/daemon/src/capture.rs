@@ -421,8 +421,9 @@ impl Capture {
         sum
     }
 
-    /// Ends the capture: captured packets are still passed on, and readers have a moment to read them.
-    pub fn stop(self) -> CaptureTotals {
+    /// Ends the capture: captured packets are still passed on, and readers have a moment to read them. `log` gets the
+    /// last lines of its workers.
+    pub fn stop(self, log: &mut dyn FnMut(&str)) -> CaptureTotals {
         for worker in &self.workers {
             worker.stop.store(true, Ordering::Relaxed);
             let _ = worker.orders.send(Order::Stop);
@@ -432,6 +433,7 @@ impl Capture {
         for worker in self.workers {
             ended.add(worker.thread.join().unwrap_or_default());
         }
+        self.log.try_iter().for_each(|line| log(&format!("{}: {line}", self.rule.name)));
         ended
     }
 }

@@ -256,7 +256,8 @@ impl Server {
         }
         self.told.finish(log);
         self.socket.close();
-        let ended = std::mem::take(&mut self.captures).into_iter().map(Capture::stop).collect();
+        let captures = std::mem::take(&mut self.captures);
+        let ended = captures.into_iter().map(|capture| capture.stop(log)).collect();
         Ok(ended)
     }
 

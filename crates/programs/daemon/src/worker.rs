@@ -181,6 +181,7 @@ impl Worker {
             }
         }
         let interfaces = self.source.account();
+        self.dispatcher.tell_events(&mut *self.source);
         self.dispatcher.end(&*self.source, interfaces, rounds.is_stopping)
     }
 }
@@ -434,6 +435,10 @@ impl Dispatcher {
         self.housekeep_writers();
         self.readers.close_idle_views();
         self.narrow_kernel_filter(source);
+        self.tell_events(source);
+    }
+
+    fn tell_events(&self, source: &mut dyn Source) {
         for Event { interface, text, .. } in source.events() {
             self.tell(if interface.is_empty() { text } else { format!("{interface}: {text}") });
         }

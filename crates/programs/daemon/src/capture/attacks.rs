@@ -90,7 +90,7 @@ fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     told.extend(sums.map(|(number, sum)| format!("{number}: {:?} {:?}", sum.counts, sum.past)));
     let counts = read_all(&mut readers, &mut told);
     drop(root);
-    capture.stop();
+    capture.stop(&mut |_| ());
     (told, counts)
 }
 
@@ -171,7 +171,7 @@ fn filters_are_as_long_as_the_kernel_takes() {
     let text = ["protochain 6"; 60].join(" or ");
     let told = error(capture.compile(&rights, &text));
     assert!(told.contains("4096 are the most"), "{told}");
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 thread_local! {
@@ -332,7 +332,7 @@ fn under_load(
     let offered =
         report.readers.iter().find(|reader| reader.number == 1).map_or(0, |root| root.counts.offered);
     drop((root, parts));
-    capture.stop();
+    capture.stop(&mut |_| ());
     Loaded {
         dropped: dropped.load(Ordering::Relaxed),
         offered,

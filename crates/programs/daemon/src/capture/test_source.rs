@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record, Timestamp};
-use tapline_source::{Advance, Error, InterfaceAccount, Source};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
 
 /// The most packets of a batch.
 const BATCH: u64 = 100;
@@ -124,6 +124,11 @@ impl Source for NumberedSource {
 
     fn is_filtered(&self, _: InterfaceId) -> bool {
         self.loses_filters
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let event = Event { interface: "test".to_owned(), text: "stopped".to_owned(), is_warning: false };
+        self.is_stopped.then_some(event).into_iter().collect()
     }
 
     fn stop(&mut self) -> Result<(), Error> {

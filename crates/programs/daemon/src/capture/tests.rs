@@ -110,7 +110,7 @@ fn the_least_patient_reader_sets_the_latency() {
     capture.detach(1);
     // However patient they are.
     hears(100);
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads; those that the
@@ -124,6 +124,14 @@ fn with_history(filter: &str) -> (Capture, Arc<Wire>) {
     let capture = Capture::start(rule, vec![Box::new(source)], None).expect("a capture");
     settle("packets", || capture.status(&FULL).0.packets == 20_000);
     (capture, wire)
+}
+
+#[test]
+fn events_of_the_end_are_logged() {
+    let (capture, _wire) = with_history("");
+    let mut lines = Vec::new();
+    capture.stop(&mut |line| lines.push(line.to_owned()));
+    assert!(lines.contains(&"test: test: stopped".to_owned()), "{lines:?}");
 }
 
 /// A reader of few places that begins with the oldest packet.
@@ -172,7 +180,7 @@ fn the_past_comes_whole_then_the_present() {
         while reader.advance().expect("a sound index") > 0 {}
         assert!(reader.guarantee() == tapline_ring::Guarantee::Lossless && reader.finish().lost.total() == 0);
     }
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// While a reader is in the past, new packets that only it wants are stored for it.
@@ -193,7 +201,7 @@ fn packets_for_a_reader_of_the_past_are_stored() {
         found.extend(reader.batch().iter().map(|packet| number(packet.data)));
     }
     assert_eq!(found, (0..20_000).step_by(64).chain(20_000..21_000).collect::<Vec<_>>());
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// A reader that does not read has all of the past counted, offered or not, and all that comes.
@@ -210,7 +218,7 @@ fn past_packets_without_a_place_are_counted() {
     assert_eq!((counts.offered, counts.index_full), (60_000 - first, 60_000 - first - 256));
     let account = reader.finish();
     assert_eq!((account.offered, account.lost.unread), (60_000 - first, 256));
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// Numbers of the packets that a reader gets up to `last`, with what `verdict` makes of each batch.
@@ -275,7 +283,7 @@ fn packets_bear_the_first_label_that_accepts_them() {
             });
         }
     });
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// The return value of a program for a packet is in the index, also after the program was replaced.
@@ -309,7 +317,7 @@ fn the_return_value_of_a_program_is_the_verdict() {
     wire.allow(22_000);
     let found = read_until(&mut reader, 21_999, |reader| reader.verdicts().to_vec());
     assert_eq!(found, (21_000..22_000).map(|number| (number, 96)).collect::<Vec<_>>());
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 #[test]
@@ -320,7 +328,7 @@ fn labels_are_bounded_and_errors_name_theirs() {
     assert!(capture.compile_labels(&labels(256)).is_err());
     let error = capture.compile_labels(&["udp".to_owned(), "upd".to_owned()]).err().expect("no filter");
     assert!(error.starts_with("label 2: "), "{error}");
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// Nothing is captured in a pause; both states refuse what leads nowhere.
@@ -340,7 +348,7 @@ fn a_pause_captures_nothing_and_is_counted() {
     capture.control(Resume).expect("it is paused");
     assert!(!capture.status(&FULL).0.is_paused);
     assert_eq!(capture.account().unwanted, 5_000);
-    capture.stop();
+    capture.stop(&mut |_| ());
 }
 
 /// The source does not run the filter of the capture: readers of the past and of the present, with and without rights
@@ -404,6 +412,6 @@ fn filter_holds(wire: &Wire, source: Box<dyn Source>) {
     }
     drop(readers);
     settle("counters", || capture.status(&FULL).0.packets == 10_000);
-    let totals = capture.stop();
+    let totals = capture.stop(&mut |_| ());
     assert_eq!((totals.packets, totals.unwanted), (10_000, 10_000 - 10_000_u64.div_ceil(64)));
 }
