@@ -1,5 +1,6 @@
 //! Other processes and groups of them: kill(2), prctl(2).
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -30,10 +31,20 @@ fn kill(pid: i32, signal: i32) -> Result<(), SyscallError> {
 }
 
 /// Has the process of a command get SIGTERM when the thread that starts it ends, even if it is killed.
-/// [`drop_to`](crate::privilege::drop_to) keeps this; another change of user or capabilities cancels it.
+/// [`drop_to`](crate::privilege::drop_to) keeps this; another change of user or capabilities cancels it. The command does
+/// not begin if that thread's process has ended by then.
 pub fn end_with_parent(command: &mut Command) -> &mut Command {
-    // SAFETY: between fork and exec only prctl(2) is called, which allocates nothing and takes no lock.
-    unsafe { command.pre_exec(|| set_parent_signal(libc::SIGTERM).map_err(|error| error.source)) }
+    let parent = std::process::id();
+    let ask = move || {
+        set_parent_signal(libc::SIGTERM).map_err(|error| error.source)?;
+        // SAFETY: getppid(2) cannot fail and has no conditions.
+        match unsafe { libc::getppid() } as u32 == parent {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        }
+    };
+    // SAFETY: between fork and exec only prctl(2) and getppid(2) are called, which allocate nothing and take no lock.
+    unsafe { command.pre_exec(ask) }
 }
 
 /// The signal that the end of the parent sends to this process; 0 for none.
