@@ -19,12 +19,12 @@ use tapline_sys::{LinkControl, LinkStatistics, NetNs, RouteSocket, affinity, pro
 
 use crate::scheduled;
 
-/// Time limit for a program's start.
-const START_MAX: Duration = Duration::from_secs(10);
+/// Time limit for a program's start: one that hangs ends there, and one on a busy machine does not.
+const START_MAX: Duration = Duration::from_secs(60);
 /// Polling interval meanwhile.
 const GLANCE: Duration = Duration::from_millis(10);
 /// Time limit for the kernel's thread of an interface.
-const THREAD_MAX: Duration = Duration::from_secs(2);
+const THREAD_MAX: Duration = Duration::from_secs(20);
 
 /// The core of each part.
 #[derive(Clone, Copy, Debug, Serialize)]

@@ -23,7 +23,7 @@ use super::programs::{CaptureOrder, Program, ProgramReport, Scratch};
 use crate::{answer, scheduled};
 
 /// Time limit for a program to end after its signal.
-const END_MAX: Duration = Duration::from_secs(20);
+const END_MAX: Duration = Duration::from_secs(60);
 /// Time limit for the link to become quiet.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(10);

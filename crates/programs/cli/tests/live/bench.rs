@@ -212,6 +212,9 @@ fn sections_of_papers_run_by_name_and_resume() {
     for name in ["poll", "share"] {
         let found = section(&first, name);
         assert_eq!(found["faults"], serde_json::json!([]), "{found:#}");
+        let left_out = found["left_out"].as_array().expect("a list").iter().filter_map(Value::as_str);
+        let ours: Vec<&str> = left_out.filter(|text| text.starts_with("tapline")).collect();
+        assert_eq!(ours, Vec::<&str>::new(), "programs of ours without figures");
         for figure in found["figures"].as_array().expect("figures") {
             let number =
                 |key: &str| figure["ours"][key].as_f64().unwrap_or_else(|| panic!("{key} in {figure}"));
