@@ -30,10 +30,6 @@ const FRAME_POOL: usize = 20_000;
 const START_MAX: Duration = Duration::from_secs(10);
 /// libpcap's programs hand a block over after a second at the latest; what is not handed over at the end is lost.
 const SETTLE: Duration = Duration::from_millis(1500);
-/// Memory that is touched before each run.
-const TOUCHED_LEN: usize = 512 << 20;
-/// Shortest page of Linux.
-const PAGE_LEN: usize = 4096;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct LiveArgs {
@@ -125,7 +121,6 @@ impl Setting<'_> {
             "out.pcap"
         });
         let mut command = self.capture(peer, &path);
-        touch_memory();
         let start = Instant::now();
         let mut child = runs::start_quietly(&mut command)?;
         let sent = self
@@ -174,14 +169,6 @@ impl Setting<'_> {
         }
         bail!("the capture did not begin within {START_MAX:?}")
     }
-}
-
-/// Takes memory from the host of a virtual machine, for the ring of the next run. The kernel gives memory that is free
-/// for two seconds back to its host (free page reporting), and the first to use it again waits for the host.
-fn touch_memory() {
-    let mut memory = vec![0; TOUCHED_LEN];
-    memory.iter_mut().step_by(PAGE_LEN).for_each(|byte| *byte = 1);
-    std::hint::black_box(memory);
 }
 
 /// Sends from a process of its own on the first processor. Returns how many packets went.
