@@ -66,7 +66,7 @@ impl NetNs {
         fs::remove_file(&path).map_err(|source| SyscallError { call: "unlink(/run/netns/NAME)", source })
     }
 
-    /// The number by which the kernel distinguishes the namespaces that there are; it is given again.
+    /// The number by which the kernel distinguishes the namespaces that there are. A later one may get it.
     ///
     /// # Errors
     /// The error of fstat(2).

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_of_an_interface_that_could_not_be_captured_are_unknown() {
+    fn losses_of_an_uncaptured_interface_are_unknown() {
         let counter = "no socket".to_owned();
         let loss = Loss { place: LossPoint::Uncaptured, counter, count: Count::Unknown };
         let account = InterfaceAccount { losses: vec![loss], ..live("v0", 0) };

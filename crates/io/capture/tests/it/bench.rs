@@ -11,7 +11,7 @@ use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
 /// Longest wait for an event before a test fails.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with a pair; `None`, said on standard error, where none can be made.
 pub(crate) fn bench(test: &str) -> Option<Namespace> {

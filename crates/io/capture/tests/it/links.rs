@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
 use tapline_source::{Count, Event, LossPoint, Source};
 use tapline_testkit::netns::{FAR, NEAR};
 
 use crate::bench::{
-    Copy, arrive, arrive_among, bench, drive, far, finish, numbered, ring_of, send, settings, told,
+    Copy, PATIENCE, arrive, arrive_among, bench, drive, far, finish, numbered, ring_of, send, settings, told,
 };
 
 #[test]
@@ -195,7 +195,9 @@ fn interfaces_that_cannot_be_captured_are_in_the_account() {
                 named.len() == 2 * PAIRS
             });
             // Those that are not captured are in the account after a second.
+            let start = Instant::now();
             while source.account().len() < 1 + 2 * PAIRS {
+                assert!(start.elapsed() < PATIENCE, "{:?}", source.account());
                 std::thread::sleep(Duration::from_millis(10));
             }
             source.account()
