@@ -179,6 +179,12 @@ impl Parser {
             if let Some(stop) = self.pass_over(window) {
                 return Ok(stop);
             }
+            if self.keep == Keep::All {
+                self.enhanced_packets(window, found)?;
+                if found.is_full() {
+                    break;
+                }
+            }
             let rest = window.rest();
             if rest.len() < BLOCK_HEADER_LEN {
                 return Ok(Stop::need("block header", BLOCK_HEADER_LEN));
@@ -214,6 +220,28 @@ impl Parser {
             }
         }
         Ok(Stop::Full)
+    }
+
+    /// Reads Enhanced Packet Blocks up to one of another kind, or one that needs a second look: nearly all blocks of
+    /// nearly all files, so without the questions that other blocks need.
+    #[inline]
+    fn enhanced_packets(&self, window: &mut Window<'_>, found: &mut ParseOutput<'_>) -> Result<(), Fault> {
+        while !found.is_full() {
+            let rest = window.rest();
+            let Some(header) = rest.get(..BLOCK_HEADER_LEN) else { break };
+            let len = self.order.u32(header, 4);
+            let is_usual = self.order.u32(header, 0) == ENHANCED_PACKET
+                && (BLOCK_LEN_MIN..=self.block_len_max).contains(&len)
+                && len.is_multiple_of(4);
+            let Some(block) = rest.get(..len as usize).filter(|_| is_usual) else { break };
+            if self.check_trailer(block).is_err() {
+                break;
+            }
+            let end = window.at + len as usize;
+            found.records.push(self.enhanced(&mut window.bytes[..end - TRAILER_LEN], window.at)?);
+            window.at = end;
+        }
+        Ok(())
     }
 
     /// Counts a block if its length breaks the rule that it is a multiple of 4 (draft, section 3.1).

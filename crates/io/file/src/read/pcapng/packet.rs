@@ -15,7 +15,7 @@ const SIMPLE_HEADER_LEN: usize = 12;
 const DROPS_UNKNOWN: u16 = 0xffff;
 
 impl Parser {
-    #[inline]
+    #[inline(always)]
     pub(super) fn enhanced(&self, bytes: &mut [u8], start: usize) -> Result<Record, Fault> {
         let block = &bytes[start..];
         need(block, ENHANCED_HEADER_LEN, "enhanced packet")?;
@@ -61,7 +61,7 @@ impl Parser {
     }
 
     /// Parses data and options, from `offset` to the end of `bytes`.
-    #[inline]
+    #[inline(always)]
     fn packet(
         &self,
         bytes: &mut [u8],
