@@ -61,7 +61,7 @@ help:
 	@echo "make test-all  and those of the optional features, with the engines that read Parquet: 400 MB once"
 	@echo "make soak    all tests at ten times the volume, and a thousand deaths in the ring"
 	@echo "make test-cluster  Spark of two workers, batches into ClickHouse, and Kafka that is killed: 1.1 GB once, Java 17"
-	@echo "make quick   the tests that need neither root nor a network"
+	@echo "make quick   the tests that need no root, no network and no other program, with fewer random cases"
 	@echo "make lint    formatting, lints, licences and sources of dependencies, as CI demands them"
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
@@ -84,7 +84,7 @@ demo:
 test:
 	@TEST_TOOLS=1 bash scripts/test.sh -- $(TEST_ARGS)
 
-# As an ordinary user would see them: tests that want root or a network say `skipped` and pass.
+# Tests that want root, a network, other programs or real captures say `skipped` and pass.
 quick:
 	@TAPLINE_QUICK=1 bash scripts/test.sh files it unit -- $(TEST_ARGS)
 

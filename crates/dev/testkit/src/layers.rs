@@ -6,8 +6,6 @@
 //! carried := TCP | UDP | ICMPv6 | a later fragment | tunnel around a network or a frame
 //! ```
 
-use std::path::{Path, PathBuf};
-
 use crate::frames::{
     ERSPAN_I_II, ERSPAN_III, Ethernet, Gre, Host, IpPair, IpVersion, Ipv4, TRANSPARENT_BRIDGING, Tcp, Udp,
     arp, destination_options, erspan_ii, erspan_iii, flags, fragment_header, geneve, gtp_u, hop_by_hop,
@@ -15,9 +13,7 @@ use crate::frames::{
 };
 use crate::libpcap::Libpcap;
 use crate::random::Random;
-
-/// The captures next to the repository.
-const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures");
+use crate::surroundings::captures;
 
 /// Frames taken from a file, and bytes kept of a frame.
 const PER_FILE: usize = 20;
@@ -26,7 +22,7 @@ const KEPT: usize = 400;
 /// Ethernet frames of the captures; without them, a few made up ones.
 pub fn captured(pcap: Option<&Libpcap>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    for path in files() {
+    for path in captures() {
         if let Some(Ok((1, packets))) = pcap.map(|pcap| pcap.read_file(&path)) {
             frames.extend(packets.into_iter().take(PER_FILE).map(|mut packet| {
                 packet.data.truncate(KEPT);
@@ -35,19 +31,11 @@ pub fn captured(pcap: Option<&Libpcap>) -> Vec<Vec<u8>> {
         }
     }
     if frames.is_empty() {
-        eprintln!("no captures in {CAPTURES}, or no libpcap to read them: only made up frames are used");
+        eprintln!("no real captures, or no libpcap to read them: only made up frames are used");
         let mut random = Random::new(3);
         frames.extend((0..50).map(|_| frame(&mut random)));
     }
     frames
-}
-
-fn files() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(CAPTURES))
-        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
-        .unwrap_or_default();
-    files.sort();
-    files
 }
 
 /// A frame; one in eight has a bit flipped.

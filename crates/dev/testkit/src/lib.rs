@@ -6,6 +6,7 @@
 //! libpcap, ebpf, flow_meter                         oracles: what another implementation answers
 //! capture_file                                      pcap and pcapng files, written and read by other code than the product's
 //! documents                                         command lines, examples and links of the documents
+//! surroundings                                      captures, programs and rights that a test needs
 //! own_process                                       a test in a process of its own
 //! volume                                            how many random cases a test tries
 //! ```
@@ -30,4 +31,5 @@ pub mod own_process;
 pub mod programs;
 pub mod sample;
 pub mod stock;
+pub mod surroundings;
 pub mod volume;

@@ -7,16 +7,13 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use crate::expressions::Expressions;
 use crate::forms;
 use crate::layers;
 use crate::libpcap::{FilePacket, Libpcap};
 use crate::random::Random;
-
-/// The captures next to the repository.
-const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures");
+use crate::surroundings::captures;
 
 /// Packets taken from a file: a thousand segments of one transfer teach nothing.
 const PER_FILE: usize = 24;
@@ -205,13 +202,13 @@ impl Stock {
     /// The packets of the captures; without captures, frames of `random` bytes with the common EtherTypes.
     pub fn new(pcap: &Libpcap, random: &mut Random) -> Stock {
         let mut by_dlt: BTreeMap<i32, Vec<Sample>> = BTreeMap::new();
-        for path in capture_files() {
+        for path in captures() {
             if let Ok((dlt, packets)) = pcap.read_file(&path) {
                 by_dlt.entry(dlt).or_default().extend(packets.into_iter().take(PER_FILE).map(kept));
             }
         }
         if by_dlt.is_empty() {
-            eprintln!("no captures in {CAPTURES}: only synthetic packets are used");
+            eprintln!("no real captures: only synthetic packets are used");
         }
         let ethernet = by_dlt.entry(1).or_default();
         ethernet.extend((0..200).map(|_| synthetic_frame(random)));
@@ -253,14 +250,6 @@ impl Stock {
         let wire_len = frame.wire_len.max(data.len() as u32);
         Sample { data, wire_len }
     }
-}
-
-fn capture_files() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(Path::new(CAPTURES))
-        .map(|entries| entries.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect())
-        .unwrap_or_default();
-    files.sort();
-    files
 }
 
 fn kept(packet: FilePacket) -> Sample {

@@ -1,14 +1,19 @@
 //! Test volumes: the number of random cases, rounds or packets that a test goes through.
 //!
-//! The volume is small on a developer's machine, ten times as large in CI, and any number in a long search. Limits on a
-//! test's work are in processor time, which the load of the machine does not change.
+//! The volume is a quarter of the usual in `make quick`, ten times as large in `make soak`, and any number in a long
+//! search. Limits on a test's work are in processor time, which the load of the machine does not change.
 
 use std::time::Duration;
 
 pub use tapline_sys::usage::thread_time;
 
-/// Multiplies the number of cases of every test; CI sets 10.
+use crate::surroundings::is_quick;
+
+/// Multiplies the number of cases of every test; `make soak` sets 10.
 const FACTOR: &str = "TAPLINE_VOLUME";
+
+/// One in so many cases is enough for `make quick`.
+const QUICK_SHARE: u64 = 4;
 
 /// The value of the environment variable `variable`; without it `small` times `TAPLINE_VOLUME`.
 ///
@@ -16,7 +21,8 @@ const FACTOR: &str = "TAPLINE_VOLUME";
 ///
 /// If a variable is not a whole number.
 pub fn volume(variable: &str, small: u64) -> u64 {
-    number(variable, small.saturating_mul(number(FACTOR, 1)))
+    let usual = if is_quick() { small.div_ceil(QUICK_SHARE) } else { small };
+    number(variable, usual.saturating_mul(number(FACTOR, 1)))
 }
 
 /// The number that an environment variable gives, such as a seed.
@@ -49,6 +55,7 @@ mod tests {
     #[test]
     fn without_a_variable_the_volume_is_small() {
         assert_eq!(number("TAPLINE_NO_SUCH_VARIABLE", 7), 7);
-        assert_eq!(volume("TAPLINE_NO_SUCH_VARIABLE", 7), 7 * number(FACTOR, 1));
+        let usual = if is_quick() { 2 } else { 7 };
+        assert_eq!(volume("TAPLINE_NO_SUCH_VARIABLE", 7), usual * number(FACTOR, 1));
     }
 }

@@ -556,13 +556,8 @@ fn flipped_bits_are_found_and_not_believed() {
 
 /// Packets of Ethernet captures: bytes, times, lengths on the wire.
 pub(crate) fn captured() -> Vec<(Vec<u8>, Meta)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/captures");
-    let mut paths: Vec<_> = std::fs::read_dir(folder)
-        .map(|entries| entries.filter_map(|entry| Some(entry.ok()?.path())).collect())
-        .unwrap_or_default();
-    paths.sort();
     let mut packets = Vec::new();
-    for path in paths {
+    for path in tapline_testkit::surroundings::captures() {
         let Ok(mut file) = tapline_file::FileSource::open(&path) else { continue };
         if file.interfaces().iter().any(|interface| interface.link_type != LinkType::ETHERNET) {
             continue;

@@ -1,10 +1,10 @@
 use std::fmt;
-use std::path::Path;
 
 use proptest::prelude::*;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use tapline_packet::{Interface, LinkType, Meta, Packet, Timestamp, VlanTag};
+use tapline_testkit::surroundings::captures_or_skip;
 
 use super::packet;
 
@@ -283,14 +283,9 @@ fn tunnels_in_tunnels_come_to_an_end() {
 
 #[test]
 fn every_packet_of_every_capture_is_one_object() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        eprintln!("skipped: no captures at {}", folder.display());
-        return;
-    };
+    let Some(captures) = captures_or_skip("every_packet_of_every_capture_is_one_object") else { return };
     let mut packets = 0;
-    for entry in entries {
-        let path = entry.expect("an entry").path();
+    for path in captures {
         let Ok(mut file) = tapline_file::FileSource::open(&path) else { continue };
         while let Ok(true) = file.advance() {
             for found in file.batch().iter() {
@@ -300,7 +295,7 @@ fn every_packet_of_every_capture_is_one_object() {
             }
         }
     }
-    assert!(packets > 10_000, "only {packets} packets in {}", folder.display());
+    assert!(packets > 10_000, "only {packets} packets");
 }
 
 /// Link types that lead everywhere.

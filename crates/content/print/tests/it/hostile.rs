@@ -93,12 +93,9 @@ fn printers() -> Vec<Printer> {
 
 #[test]
 fn real_packets_cut_at_every_length() {
-    let Some(folder) = captures::folder() else {
-        eprintln!("skipped: needs the captures beside the repository");
-        return;
-    };
+    let Some(files) = captures::files_or_skip("real_packets_cut_at_every_length") else { return };
     let mut printers = printers();
-    for path in captures::files(&folder) {
+    for path in files {
         for packet in captures::read(&path).iter().step_by(9).take(4) {
             for length in 0..=packet.data.len().min(300) {
                 print_all(&mut printers, &packet.data[..length], &packet.meta, packet.interface.link_type);
@@ -109,13 +106,10 @@ fn real_packets_cut_at_every_length() {
 
 #[test]
 fn real_packets_with_bytes_changed() {
-    let Some(folder) = captures::folder() else {
-        eprintln!("skipped: needs the captures beside the repository");
-        return;
-    };
+    let Some(files) = captures::files_or_skip("real_packets_with_bytes_changed") else { return };
     let mut printers = printers();
     let mut random = captures::Random::new();
-    for path in captures::files(&folder) {
+    for path in files {
         for packet in captures::read(&path).iter().take(40) {
             for _ in 0..8 {
                 let mut data = packet.data.clone();

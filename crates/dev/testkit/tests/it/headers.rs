@@ -12,7 +12,7 @@ use tapline_packet::headers::Tunnel;
 use tapline_packet::{Headers, LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::libpcap::{FilePacket, Libpcap};
 use tapline_testkit::random::Random;
-use tapline_testkit::{gallery, layers};
+use tapline_testkit::{gallery, layers, surroundings};
 
 const LINK_TYPES: [LinkType; 18] = [
     LinkType::ETHERNET,
@@ -159,14 +159,9 @@ fn endless_stacks_end() {
     assert_eq!((extensions.protocol(), extensions.l4()), (Some(60), None));
 }
 
-/// The captures next to the repository, or those that `TAPLINE_CAPTURES` names.
 fn captures() -> Vec<(LinkType, Vec<FilePacket>)> {
-    let folder = std::env::var("TAPLINE_CAPTURES")
-        .unwrap_or_else(|_| concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures").to_owned());
     let Ok(pcap) = Libpcap::get() else { return Vec::new() };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<_> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
+    let paths = surroundings::captures();
     let files = paths.iter().filter_map(|path| pcap.read_file(path).ok());
     files.map(|(dlt, packets)| (LinkType::from_dlt(dlt as u16), packets)).collect()
 }

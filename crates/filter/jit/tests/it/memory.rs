@@ -55,7 +55,7 @@ fn code_is_freed_with_its_filter() {
     let make = |count: usize| (0..count).for_each(|_| drop(Native::compile(&ir).expect("native code")));
     make(200);
     let (maps_before, resident_before) = (maps().len(), resident_kib());
-    let count = volume("TAPLINE_JIT_FILTERS", 500).min(10_000);
+    let count = volume("TAPLINE_JIT_FILTERS", 500).clamp(500, 10_000);
     make(count as usize);
     let (maps_after, resident_after) = (maps().len(), resident_kib());
     eprintln!(

@@ -11,6 +11,7 @@ use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
 use tapline_testkit::gallery;
 use tapline_testkit::random::Random;
+use tapline_testkit::surroundings::captures_or_skip;
 use tapline_testkit::traffic::Traffic;
 
 use crate::journal::Replay;
@@ -147,13 +148,10 @@ fn short() -> MeterSettings {
 }
 
 fn captures() -> Vec<PathBuf> {
-    let folders = ["../../../examples", "../../../../shared/captures"]
-        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
-    if !folders[1].is_dir() {
-        eprintln!("skipped in part: no real captures in {}", folders[1].display());
-    }
-    let entries = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    let entries = std::fs::read_dir(examples).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.extend(captures_or_skip("real captures of the reference").unwrap_or_default());
     paths.retain(|path| path.extension().is_some_and(|end| end == "pcap" || end == "pcapng"));
     paths.sort();
     paths

@@ -7,17 +7,12 @@ use std::process::Command;
 use crate::samples::{Noise, Read, data, mutate, read, read_source, small_files};
 use tapline_file::{DirectCreator, FileSource, FileWriter, Format, Precision, Section, WriteOptions};
 use tapline_packet::{ClockReading, Selection, Timestamp};
+use tapline_testkit::surroundings::captures_or_skip;
 
-/// Real captures next to the repository; none of them is part of it.
-fn captures() -> Vec<PathBuf> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        eprintln!("skipped: no captures at {}", folder.display());
-        return Vec::new();
-    };
-    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut paths: Vec<_> = paths.filter(|path| path.to_string_lossy().contains(".pcap")).collect();
-    paths.sort();
+/// Real captures.
+fn captures(test: &str) -> Vec<PathBuf> {
+    let mut paths = captures_or_skip(test).unwrap_or_default();
+    paths.retain(|path| path.to_string_lossy().contains(".pcap"));
     paths
 }
 
@@ -68,7 +63,7 @@ fn packets_equal_tcpdumps_copy_byte_for_byte() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("theirs.pcap");
     let mut compared = 0;
-    for path in captures() {
+    for path in captures("packets_equal_tcpdumps_copy_byte_for_byte") {
         let arguments =
             ["--time-stamp-precision=nano", "-r", path.to_str().unwrap(), "-w", copy.to_str().unwrap()];
         match run("tcpdump", &arguments) {
@@ -106,7 +101,8 @@ fn counted_by(program: &str, path: &str) -> Option<usize> {
 #[test]
 fn tcpdump_tshark_and_capinfos_read_our_files() {
     let directory = tempfile::tempdir().unwrap();
-    for (index, path) in captures().iter().step_by(10).enumerate() {
+    for (index, path) in captures("tcpdump_tshark_and_capinfos_read_our_files").iter().step_by(10).enumerate()
+    {
         let packets = read_source(&mut open(path)).packets.len();
         for name in ["out.pcap", "out.pcapng", "out.pcap.gz"] {
             let out = directory.path().join(name);
@@ -236,7 +232,7 @@ fn erf_colors_equal_tsharks_view() {
 fn nanosecond_copies_equal_tcpdumps() {
     let directory = tempfile::tempdir().unwrap();
     let (ours, theirs) = (directory.path().join("ours.pcap"), directory.path().join("theirs.pcap"));
-    for path in captures().iter().step_by(7) {
+    for path in captures("nanosecond_copies_equal_tcpdumps").iter().step_by(7) {
         let snap_len = open(path).interfaces()[0].snap_len as usize;
         if read_source(&mut open(path)).packets.iter().any(|p| snap_len > 0 && p.data.len() > snap_len) {
             continue;

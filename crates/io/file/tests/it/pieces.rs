@@ -9,6 +9,7 @@ use std::time::Duration;
 use tapline_file::{ByteOrder, FileInput, FilePieces, MergeOrder, PieceCounts};
 use tapline_packet::{BATCH_MAX, Batch, Interface};
 use tapline_source::{Advance, Event, InterfaceAccount, Piece, PieceReader, Source};
+use tapline_testkit::surroundings::captures_or_skip;
 use tapline_testkit::volume::volume;
 
 use crate::samples::{Bytes, Noise, ORDERS, Read, data, mutate, packets, small_files};
@@ -317,12 +318,9 @@ fn mutated_files_end_alike() {
 
 #[test]
 fn captures_are_the_same_in_pieces() {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
-    let Ok(entries) = fs::read_dir(folder) else {
-        return eprintln!("skipped: no captures at {}", folder.display());
-    };
+    let Some(captures) = captures_or_skip("captures_are_the_same_in_pieces") else { return };
     let mut sum = PieceCounts::default();
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+    for path in captures {
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > 4 << 20) {
             continue;
         }

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::capture_file::{StoredPacket, read_packets};
-use tapline_testkit::netns::{Namespace, QUICK};
+use tapline_testkit::netns::Namespace;
 pub use tapline_testkit::own_process::catches_interrupts;
+pub use tapline_testkit::surroundings::{captures_or_skip, program_or_skip, root_or_skip};
 use tapline_testkit::traffic::Traffic;
 
 /// The program under test.
@@ -324,38 +325,9 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Real captures next to the repository, or `None`, with a note on standard error, if there are none.
-pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
-    if !folder.is_dir() {
-        eprintln!("skipped: {test}: no real captures in {}", folder.display());
-        return None;
-    }
-    let is_capture = |path: &PathBuf| path.extension().is_some_and(|ending| ending != "md");
-    Some(files_in(folder).into_iter().filter(is_capture).collect())
-}
-
 /// One in `step` captures, for tests that start slow programs for each; all of them where `TAPLINE_EVERY_CAPTURE=1`, as in
 /// `make soak`.
 pub fn thinned<T>(captures: impl Iterator<Item = T>, step: usize) -> impl Iterator<Item = T> {
     let all = std::env::var_os("TAPLINE_EVERY_CAPTURE").is_some();
     captures.step_by(if all { 1 } else { step })
-}
-
-/// Whether a program is there; says on standard error that `test` is skipped if not.
-pub fn program_or_skip(test: &str, program: &str) -> bool {
-    let found = tapline_testkit::netns::has_program(program);
-    if !found {
-        eprintln!("skipped: {test}: no {program} here");
-    }
-    found
-}
-
-/// Whether we are root; says on standard error that `test` is skipped if not.
-pub fn root_or_skip(test: &str) -> bool {
-    let root = tapline_sys::privilege::is_root() && std::env::var_os(QUICK).is_none();
-    if !root {
-        eprintln!("skipped: {test}: needs root, and no {QUICK}");
-    }
-    root
 }

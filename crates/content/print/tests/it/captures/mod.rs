@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use tapline_packet::{Interface, LinkType, Meta, Timestamp};
+use tapline_testkit::surroundings::captures_or_skip;
 
 /// One packet of a file.
 pub(crate) struct Recorded {
@@ -15,24 +16,11 @@ pub(crate) struct Recorded {
     pub(crate) interface: Interface,
 }
 
-/// The folder of real captures next to the repository, or the one in `TAPLINE_CAPTURES`, if it exists.
-pub(crate) fn folder() -> Option<PathBuf> {
-    if let Some(folder) = std::env::var_os("TAPLINE_CAPTURES") {
-        return Some(PathBuf::from(folder));
-    }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../../shared/captures");
-    folder.is_dir().then_some(folder)
-}
-
-/// All capture files of the folder, by name.
-pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).expect("the folder can be read");
-    let mut files: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|e| e == "pcap" || e == "pcapng"))
-        .collect();
-    files.sort();
-    files
+/// Real captures in the two usual formats, by name.
+pub(crate) fn files_or_skip(test: &str) -> Option<Vec<PathBuf>> {
+    let mut files = captures_or_skip(test)?;
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "pcap" || ending == "pcapng"));
+    Some(files)
 }
 
 /// The packets of a file, up to where it breaks; none if it is of another form.

@@ -12,6 +12,7 @@ use crate::captures::{Random, Recorded};
 use seeds::Seed;
 use tapline_packet::{Interface, Meta};
 use tapline_print::{HexStyle, Options, Printer, TimeStyle, json};
+use tapline_testkit::surroundings::program_or_skip;
 
 /// Flags of tcpdump with which each packet is printed.
 const FLAGS: [&str; 8] = ["-n", "-nv", "-nvv", "-nvvv", "-nvvvv", "-ne", "-nevv", "-nq"];
@@ -39,8 +40,7 @@ protocols! {
 
 /// Compares the packets of all seeds called `name` at each verbosity.
 fn compare(name: &str) {
-    if Command::new("tcpdump").arg("--version").output().is_err() {
-        eprintln!("skipped: {name}: tcpdump is not installed");
+    if !program_or_skip(name, "tcpdump") {
         return;
     }
     let seeds = seeds::named(name);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use tapline_print::{HexStyle, HostNames, Options, Precision, Printer, TimeStyle};
+use tapline_testkit::surroundings::program_or_skip;
 
 use crate::captures::{self, Recorded};
 
@@ -20,13 +21,8 @@ pub(crate) struct Bench {
 impl Bench {
     /// `None`, and said so, where tcpdump or the captures are missing.
     pub(crate) fn find() -> Option<Bench> {
-        let folder = captures::folder();
-        let tcpdump = Command::new("tcpdump").arg("--version").output();
-        let (Some(folder), Ok(_)) = (folder, tcpdump) else {
-            eprintln!("skipped: needs tcpdump and the captures beside the repository");
-            return None;
-        };
-        let files = captures::files(&folder);
+        let test = "a comparison with tcpdump";
+        let files = captures::files_or_skip(test).filter(|_| program_or_skip(test, "tcpdump"))?;
         let named = files.into_iter().map(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             let packets = captures::read(&path);

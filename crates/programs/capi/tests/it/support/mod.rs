@@ -1,12 +1,12 @@
 //! The library as programs find it, and programs run on it and on the system's.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
-use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use tapline_testkit::netns::{FAR, NEAR, Namespace, has_program};
+use tapline_testkit::netns::{FAR, NEAR, Namespace};
+pub use tapline_testkit::surroundings::{captures_or_skip, programs_or_skip};
 use tempfile::TempDir;
 
 /// The name under which programs ask for libpcap on Debian.
@@ -63,28 +63,6 @@ pub fn tapline() -> Option<PathBuf> {
 pub fn system_library() -> Option<PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
     folders.iter().map(|folder| Path::new(folder).join(SONAME)).find(|path| path.is_file())
-}
-
-/// Real captures, as in the other tests of this repository.
-pub fn captures_or_skip(test: &str) -> Option<Vec<PathBuf>> {
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../../shared/captures"));
-    let Ok(entries) = fs::read_dir(folder) else {
-        eprintln!("skipped: {test}: no real captures in {}", folder.display());
-        return None;
-    };
-    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.extension().is_some_and(|ending| ending != "md"));
-    paths.sort();
-    Some(paths)
-}
-
-/// Whether all programs are there; says that the test is skipped if not.
-pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
-    let missing: Vec<_> = programs.iter().filter(|program| !has_program(program)).collect();
-    if !missing.is_empty() {
-        eprintln!("skipped: {test}: not installed: {missing:?}");
-    }
-    missing.is_empty()
 }
 
 /// Compiles one of the C programs of `tests/c` with our headers (or the system's) against our library.
