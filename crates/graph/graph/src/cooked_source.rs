@@ -121,7 +121,7 @@ impl CookedSource {
 }
 
 impl Source for CookedSource {
-    delegate_source!(stop preferred_wait wakeup wait_on waited_ticks progress);
+    delegate_source!(stop uncaptured preferred_wait wakeup wait_on waited_ticks progress);
 
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces

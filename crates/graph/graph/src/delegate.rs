@@ -28,6 +28,11 @@ macro_rules! delegate_source {
             self.source.account()
         }
     };
+    (@ uncaptured) => {
+        fn uncaptured(&self) -> tapline_source::UncapturedCounts {
+            self.source.uncaptured()
+        }
+    };
     (@ waited_ticks) => {
         fn waited_ticks(&self) -> u64 {
             self.source.waited_ticks()

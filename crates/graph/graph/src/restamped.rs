@@ -47,7 +47,7 @@ impl RestampedSource {
 }
 
 impl Source for RestampedSource {
-    delegate_source!(interfaces stop is_filtered account preferred_wait wakeup wait_on waited_ticks events progress);
+    delegate_source!(interfaces stop is_filtered account uncaptured preferred_wait wakeup wait_on waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         let advance = self.source.advance(wait)?;

@@ -99,6 +99,22 @@ impl Loss {
     }
 }
 
+/// Failures to capture interfaces that are meant, each of a second or longer. An interface may fail several times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UncapturedCounts {
+    /// Failures since the source was opened.
+    pub begun: u64,
+    /// Failures of `begun` that are over: the interface is captured by now, or was removed.
+    pub ended: u64,
+}
+
+impl UncapturedCounts {
+    /// Interfaces that are not captured now.
+    pub fn lasting(&self) -> u64 {
+        self.begun.saturating_sub(self.ended)
+    }
+}
+
 /// Counters of the kernel's capture ring (AF_PACKET): those of `PACKET_STATISTICS`, summed in 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAccount {
@@ -263,6 +279,21 @@ impl InterfaceAccount {
         InterfaceAccount { is_generated: true, ..InterfaceAccount::of_file(name, delivered) }
     }
 
+    /// An interface that is meant and could not be captured, and the reason.
+    pub fn of_uncaptured(name: &str, why: &str) -> InterfaceAccount {
+        let loss = Loss { place: LossPoint::Uncaptured, counter: why.to_owned(), count: Count::Unknown };
+        InterfaceAccount {
+            losses: vec![loss],
+            ring: Some(RingAccount::default()),
+            ..InterfaceAccount::of_file(name, 0)
+        }
+    }
+
+    /// Interfaces that could not be captured beyond those with a row of their own: so many failures at least.
+    pub fn of_further_uncaptured(failures: u64) -> InterfaceAccount {
+        InterfaceAccount::of_uncaptured(FURTHER_INTERFACES, &format!("at least {failures} more failures"))
+    }
+
     /// Packets known to be lost between the wire and this program.
     pub fn lost(&self) -> u64 {
         self.ring.map_or(0, |ring| ring.dropped).saturating_add(self.tap.map_or(0, |tap| tap.lost()))
@@ -404,6 +435,10 @@ impl FilterAccount {
     }
 }
 
+/// Name of the row of interfaces that could not be captured and have no row of their own. No interface has a space in its
+/// name.
+const FURTHER_INTERFACES: &str = "further interfaces";
+
 /// Adds another worker's interfaces to ours: those of one name are one interface. Where a file describes several of one
 /// name, those at one place are one. Behind them are those that no worker captures.
 pub fn merge_interfaces(ours: &mut Vec<InterfaceAccount>, theirs: Vec<InterfaceAccount>) {
@@ -429,13 +464,21 @@ impl InterfaceAccount {
     /// Adds the counts of another worker for the same interface. Losses in NIC and driver are those of the interface,
     /// not of the worker: every worker reads the same counters, so the larger reading holds.
     fn merge(&mut self, other: InterfaceAccount) {
+        let is_further = self.name == FURTHER_INTERFACES;
         for theirs in other.losses {
-            match self
-                .losses
-                .iter_mut()
-                .find(|ours| (ours.place, &ours.counter) == (theirs.place, &theirs.counter))
-            {
-                Some(ours) => ours.count = larger(ours.count, theirs.count),
+            let is_same = |ours: &&mut Loss| {
+                ours.place == theirs.place && (is_further || ours.counter == theirs.counter)
+            };
+            match self.losses.iter_mut().find(is_same) {
+                Some(ours) => {
+                    ours.count = larger(ours.count, theirs.count);
+                    // The longer number is the greater one. All workers see the same interfaces.
+                    let is_greater =
+                        (theirs.counter.len(), &theirs.counter) > (ours.counter.len(), &ours.counter);
+                    if is_greater {
+                        ours.counter = theirs.counter;
+                    }
+                }
                 None => self.losses.push(theirs),
             }
         }
@@ -501,20 +544,24 @@ mod tests {
     #[test]
     fn interfaces_that_no_worker_captures_are_the_last() {
         let captured = |name: &str| InterfaceAccount { name: name.to_owned(), ..account() };
-        let uncaptured = |name: &str| InterfaceAccount {
-            losses: vec![Loss {
-                place: LossPoint::Uncaptured,
-                counter: "no socket".to_owned(),
-                count: Count::Unknown,
-            }],
-            ring: Some(RingAccount::default()),
-            ..InterfaceAccount::of_file(name, 0)
-        };
+        let uncaptured = |name: &str| InterfaceAccount::of_uncaptured(name, "no socket");
         let mut sum = vec![captured("a"), uncaptured("b"), uncaptured("c")];
         merge_interfaces(&mut sum, vec![captured("a"), captured("c"), uncaptured("b")]);
         let names: Vec<&str> = sum.iter().map(|interface| interface.name.as_str()).collect();
         assert_eq!(names, ["a", "c", "b"]);
         assert!(!sum[1].is_uncaptured() && sum[1].losses.len() == 1);
+    }
+
+    /// The workers differ only in how early each notices a failure.
+    #[test]
+    fn further_failures_of_workers_are_the_same_ones() {
+        let further = |failures| vec![InterfaceAccount::of_further_uncaptured(failures)];
+        let mut sum = further(9);
+        for failures in [12, 11, 9] {
+            merge_interfaces(&mut sum, further(failures));
+        }
+        assert_eq!(sum, further(12));
+        assert!(sum[0].is_uncaptured());
     }
 
     #[test]

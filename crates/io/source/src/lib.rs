@@ -19,7 +19,7 @@ mod source;
 
 pub use account::{
     Count, CountedPackets, FilterAccount, InterfaceAccount, Loss, LossPoint, OutputAccount, RingAccount,
-    TapAccount, UnfitLinkType, XdpAccount, merge_interfaces,
+    TapAccount, UncapturedCounts, UnfitLinkType, XdpAccount, merge_interfaces,
 };
 pub use cause::{LossCause, LossCounts, SkipCause};
 pub use error::Error;

@@ -7,7 +7,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_sys::{Poller, Wakeup};
 
-use crate::{Error, InterfaceAccount, PieceReader};
+use crate::{Error, InterfaceAccount, PieceReader, UncapturedCounts};
 
 /// A source of packets: interfaces, files, generators.
 ///
@@ -53,6 +53,12 @@ pub trait Source: Send {
     /// The fate of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
+
+    /// Failures to capture interfaces that are meant, which are in the [`account`](Source::account) by name. None for
+    /// a source that is not live.
+    fn uncaptured(&self) -> UncapturedCounts {
+        UncapturedCounts::default()
+    }
 
     /// Ticks of the processor's counter ([`tapline_sys::tsc`]) for which `advance` slept while no packets came, in
     /// all; they are not a cost of the packets. Files never sleep.

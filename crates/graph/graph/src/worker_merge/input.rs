@@ -216,7 +216,7 @@ impl TimedSource {
 }
 
 impl Source for TimedSource {
-    delegate_source!(interfaces batch stop is_filtered account waited_ticks events progress);
+    delegate_source!(interfaces batch stop is_filtered account uncaptured waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         // A packet that comes while this waits may be as old as what the kernel keeps before it shows it.

@@ -62,7 +62,9 @@ use std::time::{Duration, Instant};
 
 use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record};
-use tapline_source::{Advance, CountedPackets, Error, Event, InterfaceAccount, RingAccount, Source};
+use tapline_source::{
+    Advance, CountedPackets, Error, Event, InterfaceAccount, RingAccount, Source, UncapturedCounts,
+};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use counting::{KernelCount, KernelTally};
@@ -515,6 +517,10 @@ impl Source for AfPacket {
         let mut accounts = ids.map(|id| self.interface_account(InterfaceId(id))).collect();
         self.uncaptured.add_to(&mut accounts);
         accounts
+    }
+
+    fn uncaptured(&self) -> UncapturedCounts {
+        self.uncaptured.counts()
     }
 
     fn wakeup(&self) -> Option<Arc<Wakeup>> {

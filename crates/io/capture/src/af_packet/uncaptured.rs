@@ -4,16 +4,20 @@
 //! An attempt may fail because another worker has not heard yet that an interface of the same number was removed, or
 //! because no socket was left.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use tapline_source::{Count, Error, InterfaceAccount, Loss, LossPoint, RingAccount};
+use tapline_source::{Count, Error, InterfaceAccount, Loss, LossPoint, UncapturedCounts};
 use tapline_sys::Link;
 
 use super::AfPacket;
 
-/// Interfaces that are remembered at most. Further ones are reported, and tried at each change of theirs.
+/// Interfaces with a row of their own in the account at most: of those that are not captured, and of former ones.
+/// Further ones are reported, tried at each change of theirs, and have one row, with their number.
 const REMEMBERED_MAX: usize = 1024;
+
+/// Further interfaces that are remembered at most, by their numbers. The account says *at least*.
+const FURTHER_MAX: usize = 1 << 16;
 
 /// Interval of attempts, one interface each. An interface that could not be opened for less than this is not in the
 /// account: it came and went, or waited for another worker.
@@ -25,6 +29,12 @@ pub(super) struct UncapturedList {
     list: VecDeque<Uncaptured>,
     /// Names and reasons of those that were removed or are captured by now.
     former: Vec<(String, String)>,
+    /// Further interfaces that are not captured: the time of the failure, by their numbers.
+    further: BTreeMap<u32, Instant>,
+    /// Failures that are over and are not in `former`.
+    further_ended: u64,
+    /// All failures that are over.
+    ended: u64,
     tried: Option<Instant>,
 }
 
@@ -45,12 +55,32 @@ impl UncapturedList {
                 at += 1;
                 continue;
             }
-            let Some(Uncaptured { link, why, since }) = self.list.remove(at) else { return };
-            let former = (link.name, why);
-            let is_new = is_counted(since) && !self.former.contains(&former);
-            if is_new && self.former.len() < REMEMBERED_MAX {
-                self.former.push(former);
-            }
+            let Some(gone) = self.list.remove(at) else { return };
+            self.note_end(gone);
+        }
+        let further = self.further.len();
+        let mut is_short = 0;
+        self.further.retain(|index, since| {
+            let does_stay = stays(*index);
+            is_short += usize::from(!does_stay && !is_counted(*since));
+            does_stay
+        });
+        let ended = (further - self.further.len() - is_short) as u64;
+        self.ended += ended;
+        self.further_ended += ended;
+    }
+
+    /// Takes note that a failure is over.
+    fn note_end(&mut self, Uncaptured { link, why, since }: Uncaptured) {
+        if !is_counted(since) {
+            return;
+        }
+        self.ended += 1;
+        let former = (link.name, why);
+        match self.former.contains(&former) {
+            true => {}
+            false if self.former.len() < REMEMBERED_MAX => self.former.push(former),
+            false => self.further_ended += 1,
         }
     }
 
@@ -58,11 +88,17 @@ impl UncapturedList {
     fn note(&mut self, link: &Link, why: &str) -> bool {
         let before = self.list.iter().position(|known| known.link.index == link.index);
         let known = before.and_then(|at| self.list.remove(at));
+        let further = self.further.remove(&link.index);
+        let since = known.as_ref().map(|known| known.since).or(further).unwrap_or_else(Instant::now);
         if self.list.len() < REMEMBERED_MAX {
-            let since = known.as_ref().map_or_else(Instant::now, |known| known.since);
             self.list.push_back(Uncaptured { link: link.clone(), why: why.to_owned(), since });
+        } else if self.further.len() < FURTHER_MAX {
+            self.further.insert(link.index, since);
         }
-        known.is_none_or(|known| known.link.name != link.name || known.why != why)
+        match known {
+            Some(known) => known.link.name != link.name || known.why != why,
+            None => further.is_none(),
+        }
     }
 
     /// The interface to try next, if it is time.
@@ -76,16 +112,31 @@ impl UncapturedList {
     pub(super) fn add_to(&self, accounts: &mut Vec<InterfaceAccount>) {
         let now = self.list.iter().filter(|one| is_counted(one.since)).map(|one| (&one.link.name, &one.why));
         for (name, why) in self.former.iter().map(|(name, why)| (name, why)).chain(now) {
-            let loss = Loss { place: LossPoint::Uncaptured, counter: why.clone(), count: Count::Unknown };
             match accounts.iter_mut().find(|account| account.name == *name) {
-                Some(known) => known.losses.push(loss),
-                None => accounts.push(InterfaceAccount {
-                    losses: vec![loss],
-                    ring: Some(RingAccount::default()),
-                    ..InterfaceAccount::of_file(name, 0)
+                Some(known) => known.losses.push(Loss {
+                    place: LossPoint::Uncaptured,
+                    counter: why.clone(),
+                    count: Count::Unknown,
                 }),
+                None => accounts.push(InterfaceAccount::of_uncaptured(name, why)),
             }
         }
+        let further = self.further_ended + self.further_lasting();
+        if further > 0 {
+            accounts.push(InterfaceAccount::of_further_uncaptured(further));
+        }
+    }
+
+    /// All failures so far.
+    pub(super) fn counts(&self) -> UncapturedCounts {
+        let lasting = self.list.iter().filter(|one| is_counted(one.since)).count() as u64;
+        let ended = self.ended;
+        UncapturedCounts { begun: ended + lasting + self.further_lasting(), ended }
+    }
+
+    /// Further interfaces that are not captured.
+    fn further_lasting(&self) -> u64 {
+        self.further.values().filter(|since| is_counted(**since)).count() as u64
     }
 }
 
@@ -154,6 +205,57 @@ mod tests {
         assert_eq!(rows, expected.map(|(name, why)| (name.to_owned(), why.to_owned())));
         assert!(accounts.iter().all(|account| account.losses[0].count == Count::Unknown));
         assert_eq!(accounts[0].delivered, 5);
+        assert_eq!(list.counts(), UncapturedCounts { begun: 3, ended: 2 });
+    }
+
+    /// Whether they are not captured, or no longer. Those of less than a second are not counted.
+    #[test]
+    fn failures_without_a_row_are_counted() {
+        const FEW: u32 = 5;
+        let mut list = UncapturedList::default();
+        let age = |list: &mut UncapturedList| {
+            list.list.iter_mut().for_each(|one| one.since -= AGAIN);
+            list.further.values_mut().for_each(|since| *since -= AGAIN);
+        };
+        let last_row = |list: &UncapturedList| {
+            let mut accounts = Vec::new();
+            list.add_to(&mut accounts);
+            accounts.last().map(|account| (account.name.clone(), account.losses[0].counter.clone()))
+        };
+        let further = |failures: u32| {
+            Some(("further interfaces".to_owned(), format!("at least {failures} more failures")))
+        };
+        let most = REMEMBERED_MAX as u32;
+        (0..most + FEW).for_each(|index| assert!(list.note(&link(index), "no socket")));
+        assert_eq!((last_row(&list), list.counts()), (None, UncapturedCounts::default()));
+        age(&mut list);
+        assert!(!list.note(&link(most), "no socket"), "it is known");
+        assert_eq!(last_row(&list), further(FEW));
+        list.note(&link(most + FEW), "no socket");
+        assert_eq!(last_row(&list), further(FEW), "the last one has just come");
+        list.retain(|index| index == most);
+        assert_eq!(last_row(&list), further(FEW));
+        let ended = u64::from(most + FEW - 1);
+        assert_eq!(list.counts(), UncapturedCounts { begun: ended + 1, ended });
+        // Now former ones have no place.
+        list.note(&link(2 * most), "no memory");
+        age(&mut list);
+        list.retain(|_| false);
+        assert_eq!(last_row(&list), further(FEW + 1));
+        assert_eq!(list.counts(), UncapturedCounts { begun: ended + 2, ended: ended + 2 });
+    }
+
+    #[test]
+    fn further_interfaces_are_bounded() {
+        let mut list = UncapturedList::default();
+        let named = REMEMBERED_MAX as u32;
+        (0..named + 1).for_each(|index| assert!(list.note(&link(index), "no socket")));
+        // Noted one by one, each would be looked for among the named ones.
+        let all = named..named + FURTHER_MAX as u32;
+        list.further.extend(all.clone().map(|index| (index, Instant::now())));
+        assert!(list.note(&link(all.end), "no socket"));
+        assert!(!list.note(&link(named), "no socket"), "it has a place");
+        assert_eq!((list.list.len(), list.further.len()), (REMEMBERED_MAX, FURTHER_MAX));
     }
 
     #[test]
