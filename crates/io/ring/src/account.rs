@@ -73,7 +73,7 @@ impl fmt::Display for Account {
     }
 }
 
-/// Counters of a source before the ring: packets received, lost or left out.
+/// Counters of a source before the ring: packets received, lost or left out, and interfaces that were not captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceCounter {
     /// Came to the source.
@@ -96,6 +96,11 @@ pub enum SourceCounter {
     Sampled = 8,
     /// Left in the kernel's ring at the end.
     KernelUnread = 9,
+    /// Failures to capture an interface whose packets are meant for readers: their number is unknown. Each lasted for a
+    /// second or longer.
+    UncapturedBegun = 10,
+    /// Failures of `UncapturedBegun` that are over. A reader that attaches now misses nothing by them.
+    UncapturedEnded = 11,
 }
 
 pub(crate) const PLACES: usize = 16;

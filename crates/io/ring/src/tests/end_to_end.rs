@@ -515,9 +515,11 @@ fn the_sources_counters_are_there() {
     let mut counts = SourceCounts::new();
     counts.set(SourceCounter::Nic, Some(0));
     counts.set(SourceCounter::KernelRing, Some(17));
+    counts.set(SourceCounter::UncapturedEnded, Some(2));
     writer.set_source(&counts);
     assert_eq!(reader.source().get(SourceCounter::Nic), Some(0));
     assert_eq!(reader.source().get(SourceCounter::KernelRing), Some(17));
+    assert_eq!(reader.source().get(SourceCounter::UncapturedEnded), Some(2));
     assert_eq!(reader.source().get(SourceCounter::Xdp), None);
 }
 
