@@ -13,7 +13,7 @@ use tapline_filterset::Filter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
-use tapline_source::{InterfaceAccount, Source};
+use tapline_source::{InterfaceAccount, Source, merge_interfaces};
 use tapline_sys::Wakeup;
 use tapline_tap_client::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCounts};
 
@@ -90,7 +90,7 @@ pub(crate) struct ReaderSum {
 pub struct CaptureTotals {
     /// Name of the capture.
     pub name: String,
-    /// Before the daemon, for each interface.
+    /// Before the daemon, for each interface: the sums of all workers.
     pub interfaces: Vec<InterfaceAccount>,
     /// Packets that sources lent.
     pub packets: u64,
@@ -395,6 +395,9 @@ impl Capture {
                 status.kernel_insns = report.restricted.map(|len| len as u32);
             }
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
+            // All workers see the same interfaces; one may notice a failure a little earlier.
+            status.uncaptured = status.uncaptured.max(report.uncaptured.lasting());
+            status.uncaptured_before = status.uncaptured_before.max(report.uncaptured.ended);
             status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
             if let Some((number, since)) = report.blocked {
                 status.waits_for = Some(number);
@@ -456,7 +459,7 @@ impl CaptureTotals {
         self.unwanted += report.unwanted;
         self.stored += report.stored;
         self.not_stored += report.not_stored;
-        self.interfaces.extend(report.interfaces);
+        merge_interfaces(&mut self.interfaces, report.interfaces);
         self.end_reason = self.end_reason.take().or(report.ended);
     }
 }

@@ -1,6 +1,7 @@
-//! Losses of captures as entries of the journal, at most one in [`INTERVAL`] and only when they grow.
+//! Losses of captures as entries of the journal, at most one in [`INTERVAL`] and only when they grow. An interface that
+//! cannot be captured has one entry, as nobody knows how many packets it had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use tapline_source::{InterfaceAccount, LossPoint};
@@ -18,12 +19,14 @@ type LossKey = (String, String, String);
 #[derive(Debug)]
 pub(crate) struct LossWatch {
     told: BTreeMap<LossKey, u64>,
+    /// Captures and their interfaces that could not be captured.
+    uncaptured: BTreeSet<(String, String)>,
     next: Instant,
 }
 
 impl LossWatch {
     pub(crate) fn new(now: Instant) -> LossWatch {
-        LossWatch { told: BTreeMap::new(), next: now + INTERVAL }
+        LossWatch { told: BTreeMap::new(), uncaptured: BTreeSet::new(), next: now + INTERVAL }
     }
 
     /// Whether it is time to look; then the next time is an interval later.
@@ -35,7 +38,8 @@ impl LossWatch {
         is_due
     }
 
-    /// An entry for each place where more packets were lost than reported.
+    /// An entry for each place where more packets were lost than reported, and for each interface that could not be
+    /// captured.
     pub(crate) fn news(&mut self, totals: &[CaptureTotals]) -> Vec<JournalEntry> {
         let mut now = BTreeMap::new();
         totals.iter().for_each(|capture| add_losses(capture, &mut now));
@@ -45,6 +49,18 @@ impl LossWatch {
             if total > before {
                 entries.push(entry(&key, total - before, total));
                 self.told.insert(key, total);
+            }
+        }
+        for capture in totals {
+            for interface in &capture.interfaces {
+                let mut losses = interface.losses.iter();
+                let loss = losses.find(|loss| loss.place == LossPoint::Uncaptured);
+                let key = || (capture.name.clone(), interface.name.clone());
+                entries.extend(loss.filter(|_| self.uncaptured.insert(key())).map(|loss| {
+                    let place = format!("{}, {}", loss.place.name(), loss.counter);
+                    let (capture, interface) = key();
+                    unknown_entry(&(capture, interface, place))
+                }));
             }
         }
         entries
@@ -69,17 +85,27 @@ fn add_losses(capture: &CaptureTotals, losses: &mut BTreeMap<LossKey, u64>) {
     *losses.entry((name.clone(), String::new(), "buffer".to_owned())).or_default() += capture.not_stored;
 }
 
-fn entry((capture, interface, place): &LossKey, packets: u64, total: u64) -> JournalEntry {
-    let of_interface = if interface.is_empty() { String::new() } else { format!("{interface}, ") };
-    let mut fields = vec![
-        ("CAPTURE", capture.clone()),
-        ("PLACE", place.clone()),
-        ("PACKETS", packets.to_string()),
-        ("TOTAL", total.to_string()),
-    ];
+/// An entry without numbers.
+fn unknown_entry(key: &LossKey) -> JournalEntry {
+    let (capture, interface, place) = key;
+    let message = format!("{capture}: an unknown number of packets lost ({interface}, {place})");
+    JournalEntry { kind: EntryKind::Loss, message, fields: place_fields(key) }
+}
+
+/// The fields of the place of a loss.
+fn place_fields((capture, interface, place): &LossKey) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("CAPTURE", capture.clone()), ("PLACE", place.clone())];
     if !interface.is_empty() {
         fields.push(("INTERFACE", interface.clone()));
     }
+    fields
+}
+
+fn entry(key: &LossKey, packets: u64, total: u64) -> JournalEntry {
+    let (capture, interface, place) = key;
+    let of_interface = if interface.is_empty() { String::new() } else { format!("{interface}, ") };
+    let mut fields = place_fields(key);
+    fields.extend([("PACKETS", packets.to_string()), ("TOTAL", total.to_string())]);
     let message = format!("{capture}: {packets} packets lost ({of_interface}{place}), {total} in all");
     JournalEntry { kind: EntryKind::Loss, message, fields }
 }
@@ -123,6 +149,21 @@ mod tests {
         let again = watch.news(&totals(6, 3));
         assert_eq!(again[0].message, "office: 2 packets lost (eth0, kernel ring), 12 in all");
         assert!(again[0].fields.contains(&("PACKETS", "2".to_owned())) && again.len() == 1);
+    }
+
+    #[test]
+    fn an_interface_that_is_not_captured_is_reported_once() {
+        let mut watch = LossWatch::new(Instant::now());
+        let mut totals = totals(0, 0);
+        totals[0].interfaces.push(InterfaceAccount::of_uncaptured("v7", "no socket"));
+        let told = watch.news(&totals);
+        assert_eq!(told[0].message, "office: an unknown number of packets lost (v7, uncaptured, no socket)");
+        assert!(told[0].fields.contains(&("INTERFACE", "v7".to_owned())) && told.len() == 1);
+        assert!(told[0].fields.iter().all(|(name, _)| *name != "PACKETS"));
+        totals[0].interfaces.push(InterfaceAccount::of_further_uncaptured(3));
+        assert_eq!(watch.news(&totals).len(), 1);
+        totals[0].interfaces.push(InterfaceAccount::of_further_uncaptured(4));
+        assert!(watch.news(&totals).is_empty());
     }
 
     #[test]

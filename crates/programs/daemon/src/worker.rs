@@ -45,7 +45,7 @@ use tapline_bpf::PacketFilter;
 use tapline_filter::Options;
 use tapline_packet::LinkType;
 use tapline_ring::{ReaderParts, SourceCounts};
-use tapline_source::{Advance, Event, InterfaceAccount, Source};
+use tapline_source::{Advance, Event, InterfaceAccount, Source, UncapturedCounts};
 use tapline_sys::{clock, usage};
 use tapline_tap_client::protocol::{ControlAction, INTERFACES_MAX, ReaderCounts};
 
@@ -131,6 +131,7 @@ struct Dispatcher {
     state: PauseState,
     /// The source's account when it was last asked.
     interfaces: Vec<InterfaceAccount>,
+    uncaptured: UncapturedCounts,
     housekept: Instant,
     ended: Option<String>,
 }
@@ -163,6 +164,7 @@ impl Worker {
             waiting: Waiting::default(),
             state: PauseState::Running { since: None },
             interfaces: Vec::new(),
+            uncaptured: UncapturedCounts::default(),
             housekept: Instant::now(),
             ended: None,
             setting,
@@ -180,15 +182,15 @@ impl Worker {
                 dispatcher.housekeep(&mut **source);
             }
         }
-        let interfaces = self.source.account();
+        self.dispatcher.learn_account(&mut *self.source);
         self.dispatcher.tell_events(&mut *self.source);
-        self.dispatcher.end(&*self.source, interfaces, rounds.is_stopping)
+        self.dispatcher.end(&*self.source, rounds.is_stopping)
     }
 }
 
 impl Dispatcher {
     fn begin(&mut self, source: &mut dyn Source) {
-        self.interfaces = source.account();
+        self.learn_account(source);
         if let Err(error) = self.begin_history() {
             self.tell(format!("nothing is stored until a reader attaches: {error}"));
         }
@@ -413,6 +415,10 @@ impl Dispatcher {
         }
     }
 
+    fn learn_account(&mut self, source: &mut dyn Source) {
+        (self.interfaces, self.uncaptured) = (source.account(), source.uncaptured());
+    }
+
     /// Takes note of interfaces that appeared.
     fn learn_interfaces(&mut self, source: &dyn Source) {
         if self.numbers.learn(source.interfaces()) {
@@ -430,7 +436,7 @@ impl Dispatcher {
 
     /// The work of every tenth of a second.
     fn housekeep(&mut self, source: &mut dyn Source) {
-        self.interfaces = source.account();
+        self.learn_account(source);
         self.learn_interfaces(source);
         self.housekeep_writers();
         self.readers.close_idle_views();
@@ -467,8 +473,7 @@ impl Dispatcher {
     }
 
     /// Ends the buffers, lets readers read the rest, and returns the last report.
-    fn end(&mut self, source: &dyn Source, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
-        self.interfaces = interfaces;
+    fn end(&mut self, source: &dyn Source, is_stopping: bool) -> Report {
         let mut is_stopping = is_stopping;
         self.finish_past(source, &mut is_stopping);
         for at in 0..self.readers.views.len() {
@@ -505,7 +510,8 @@ impl Dispatcher {
     /// The source's counters, for readers of a buffer to see.
     fn counts(&self, view: usize) -> SourceCounts {
         let is_restricted = self.readers.views[view].is_restricted;
-        source_counts(&self.interfaces, Some(self.passed.unwanted).filter(|_| !is_restricted))
+        let unwanted = Some(self.passed.unwanted).filter(|_| !is_restricted);
+        source_counts(&self.interfaces, self.uncaptured, unwanted)
     }
 
     fn report(&mut self) -> Report {
@@ -521,6 +527,7 @@ impl Dispatcher {
             not_stored,
             cpu_ns: usage::thread_time().as_nanos() as u64,
             interfaces: self.interfaces.clone(),
+            uncaptured: self.uncaptured,
             readers: self.readers.reports(),
             views: self.readers.view_reports(),
             restricted: self.kernel.instructions(),

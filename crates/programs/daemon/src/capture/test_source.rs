@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record, Timestamp};
-use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source, UncapturedCounts};
 
 /// The most packets of a batch.
 const BATCH: u64 = 100;
@@ -24,6 +24,8 @@ pub(super) struct Wire {
     /// Packets that were captured or refused by the kernel's filter.
     pub(super) passed: AtomicU64,
     kernel: Mutex<Option<CompiledFilter>>,
+    /// Failures to capture an interface.
+    pub(super) uncaptured: Mutex<UncapturedCounts>,
 }
 
 impl Wire {
@@ -138,6 +140,10 @@ impl Source for NumberedSource {
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
         Vec::new()
+    }
+
+    fn uncaptured(&self) -> UncapturedCounts {
+        *self.wire.uncaptured.lock().expect("no panic")
     }
 }
 

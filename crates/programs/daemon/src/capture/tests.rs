@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use tapline_packet::Batch;
-use tapline_ring::{Policy, Reader, VerdictUse};
-use tapline_source::{Advance, Error as CaptureError};
+use tapline_ring::{Policy, Reader, SourceCounter as Counted, VerdictUse};
+use tapline_source::{Advance, Error as CaptureError, UncapturedCounts};
 
 use super::test_source::{NumberedSource, Wire, settle};
 use super::*;
@@ -414,4 +414,61 @@ fn filter_holds(wire: &Wire, source: Box<dyn Source>) {
     settle("counters", || capture.status(&FULL).0.packets == 10_000);
     let totals = capture.stop(&mut |_| ());
     assert_eq!((totals.packets, totals.unwanted), (10_000, 10_000 - 10_000_u64.div_ceil(64)));
+}
+
+/// Any of the interfaces may have had packets for a reader, whatever its rights. All workers see the same failures.
+#[test]
+fn failures_to_capture_are_counted_for_all_readers() {
+    let wires = [0, 1].map(|_| Arc::<Wire>::default());
+    let source = |wire| Box::new(NumberedSource::new(wire, 200)) as Box<dyn Source>;
+    let rule = CaptureRule { name: "test".to_owned(), buffer: 4, ..CaptureRule::default() };
+    let capture = Capture::start(rule, wires.iter().map(source).collect(), None).expect("a capture");
+    for (wire, begun) in wires.iter().zip([3, 2]) {
+        *wire.uncaptured.lock().expect("no panic") = UncapturedCounts { begun, ended: 1 };
+    }
+    let full = Rights { filter: String::new(), snap_len: capture.options.snap_len };
+    let narrow = Rights { filter: "link[0] = 1".to_owned(), snap_len: 60 };
+    // Each worker asks its source ten times a second.
+    let known =
+        |worker: &Thread| worker.order(Order::Report).is_some_and(|report| report.uncaptured.lasting() > 0);
+    settle("failures", || capture.workers.iter().all(known));
+    for (number, rights) in [full, narrow].into_iter().enumerate() {
+        let status = capture.status(&rights).0;
+        assert_eq!((status.uncaptured, status.uncaptured_before), (2, 1));
+        let reader = NewReader {
+            number: number as u64,
+            wish: capture.compile(&rights, "").expect("a filter"),
+            rights,
+            spec: ReaderSpec::new(Policy::Lossy),
+            start: StartPosition::Newest,
+            max_latency: Duration::ZERO,
+            payer: None,
+            group: None,
+            precedence: None,
+        };
+        let parts = capture.attach(&reader).expect("a reader");
+        let counts = parts.into_iter().map(|parts| {
+            let counts = Reader::open(parts).expect("a reader").source();
+            [Counted::UncapturedBegun, Counted::UncapturedEnded].map(|place| counts.get(place))
+        });
+        let counts: Vec<_> = counts.collect();
+        assert_eq!(counts, [[Some(3), Some(1)], [Some(2), Some(1)]]);
+    }
+    capture.stop(&mut |_| ());
+}
+
+#[test]
+fn the_account_names_an_interface_once() {
+    let report = || Report {
+        interfaces: vec![
+            InterfaceAccount::of_file("v0", 5),
+            InterfaceAccount::of_uncaptured("v1", "no socket"),
+        ],
+        ..Report::default()
+    };
+    let mut totals = CaptureTotals::of("test");
+    (0..2).for_each(|_| totals.add(report()));
+    let rows: Vec<_> = totals.interfaces.iter().map(|row| (row.name.as_str(), row.delivered)).collect();
+    assert_eq!(rows, [("v0", 10), ("v1", 0)]);
+    assert_eq!(totals.interfaces[1].losses.len(), 1);
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tapline_ring::{Guarantee, SourceCounter as Counted, SourceCounts};
-use tapline_source::{InterfaceAccount, LossPoint};
+use tapline_source::{InterfaceAccount, LossPoint, UncapturedCounts};
 use tapline_tap_client::protocol::ReaderCounts;
 
 use crate::view::{Rights, View};
@@ -23,6 +23,8 @@ pub(crate) struct Report {
     pub(crate) not_stored: u64,
     pub(crate) cpu_ns: u64,
     pub(crate) interfaces: Vec<InterfaceAccount>,
+    /// Interfaces that are meant and could not be captured.
+    pub(crate) uncaptured: UncapturedCounts,
     pub(crate) readers: Vec<ReaderReport>,
     /// Counters of each buffer.
     pub(crate) views: Vec<ViewReport>,
@@ -66,8 +68,13 @@ impl ViewReport {
 }
 
 /// The source's counters for readers of a buffer. Readers that may not see everything get neither `unwanted` nor any
-/// count that depends on the filters of others: it would reveal what those found in bytes that are withheld here.
-pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>) -> SourceCounts {
+/// count that depends on the filters of others: it would reveal what those found in bytes that are withheld here. No
+/// reader gets the name of an interface here.
+pub(super) fn source_counts(
+    accounts: &[InterfaceAccount],
+    uncaptured: UncapturedCounts,
+    unwanted: Option<u64>,
+) -> SourceCounts {
     let mut counts = SourceCounts::new();
     let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();
     let losses = |account: &InterfaceAccount, place: LossPoint| {
@@ -85,6 +92,8 @@ pub(super) fn source_counts(accounts: &[InterfaceAccount], unwanted: Option<u64>
     counts.set(Counted::KernelRing, dropped(false));
     counts.set(Counted::Xdp, dropped(true));
     counts.set(Counted::File, sum(&|account| losses(account, LossPoint::File)));
+    counts.set(Counted::UncapturedBegun, Some(uncaptured.begun));
+    counts.set(Counted::UncapturedEnded, Some(uncaptured.ended));
     if unwanted.is_some() {
         counts.set(Counted::Received, sum(&|account| account.ring.map(|ring| ring.received)));
         counts.set(Counted::KernelFiltered, sum(&|account| account.kernel_filtered.known()));
@@ -100,13 +109,20 @@ mod tests {
     #[test]
     fn withheld_counters_are_unknown() {
         let accounts = [InterfaceAccount::of_file("a", 5)];
-        let full = source_counts(&accounts, Some(3));
+        let uncaptured = UncapturedCounts { begun: 2, ended: 1 };
+        let full = source_counts(&accounts, uncaptured, Some(3));
         assert_eq!(full.get(Counted::Unwanted), Some(3));
-        let withheld = source_counts(&accounts, None);
+        let withheld = source_counts(&accounts, uncaptured, None);
         for place in [Counted::Received, Counted::KernelFiltered, Counted::Unwanted] {
             assert_eq!(withheld.get(place), None);
         }
         // The file lost nothing, for either.
         assert_eq!(full.get(Counted::KernelRing), withheld.get(Counted::KernelRing));
+        assert_eq!(
+            withheld.get(Counted::UncapturedBegun),
+            Some(2),
+            "any of them may have had packets for it"
+        );
+        assert_eq!(withheld.get(Counted::UncapturedEnded), Some(1));
     }
 }
