@@ -39,6 +39,9 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
+/// The counter of interfaces that the daemon could not capture while we read. Their names are not ours to know.
+const UNCAPTURED: &str = "at least one interface of the capture";
+
 /// The time in which the daemon hands over packets from before a stop, in addition to the requested delay: the
 /// kernel's open block, and the daemon's own work.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
@@ -67,6 +70,8 @@ pub struct Tap {
     renumbered: Vec<Record>,
     /// Counters of the daemon's source at the time of attaching, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
+    /// Failures to capture an interface that were over at that time, for each buffer.
+    ended_before: Vec<Option<u64>>,
     /// The request to attach again to a daemon that was restarted, if that is wanted.
     again: Option<Again>,
     /// The counts of daemons that are gone.
@@ -125,6 +130,8 @@ struct Past {
     counts: ReaderCounts,
     /// Losses by [`PLACES`]; counts that the last daemon did not report stay unknown.
     losses: [Option<u64>; PLACES.len()],
+    /// Whether an interface could not be captured.
+    has_uncaptured: bool,
 }
 
 impl Client {
@@ -165,8 +172,14 @@ impl Tap {
             interfaces,
             renumbered: Vec::new(),
             before: [None; PLACES.len()],
+            ended_before: Vec::new(),
             again: None,
-            past: Past { daemons: 0, counts: ReaderCounts::default(), losses: [Some(0); PLACES.len()] },
+            past: Past {
+                daemons: 0,
+                counts: ReaderCounts::default(),
+                losses: [Some(0); PLACES.len()],
+                has_uncaptured: false,
+            },
             delivered: 0,
             waited: 0,
             phase: Phase::Running,
@@ -180,6 +193,8 @@ impl Tap {
             events: Vec::new(),
         };
         tap.before = tap.counts();
+        let ended = |reader: &Reader| reader.source().get(Counted::UncapturedEnded);
+        tap.ended_before = tap.merged.readers().map(ended).collect();
         tap.merged.use_verdicts(tap.verdicts);
         tap.merged.set_wakeup(tap.wakeup.clone());
         tap
@@ -263,6 +278,17 @@ impl Tap {
             let mut counts = self.merged.readers().map(|reader| reader.source().get(place));
             counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
         })
+    }
+
+    /// Whether there was an interface during the reading that the daemon could not capture. An older daemon does not
+    /// know.
+    fn has_uncaptured(&self) -> bool {
+        let begun = self.merged.readers().map(|reader| reader.source().get(Counted::UncapturedBegun));
+        let mut of_buffers = begun.zip(&self.ended_before);
+        let has_some = |(begun, ended): (Option<u64>, &Option<u64>)| {
+            begun.zip(*ended).is_some_and(|(begun, ended)| begun > ended)
+        };
+        self.past.has_uncaptured || of_buffers.any(has_some)
     }
 
     /// The counts of all daemons, and the losses during the reading.
@@ -440,13 +466,14 @@ impl Tap {
             return Err(self.fail(error));
         }
         let (counts, losses) = self.sums();
-        self.past = Past { daemons: self.past.daemons + 1, counts, losses };
+        let has_uncaptured = self.has_uncaptured();
+        self.past = Past { daemons: self.past.daemons + 1, counts, losses, has_uncaptured };
         self.channel = next.channel;
         self.merged = next.merged;
         self.merged.set_wake(self.wish);
         self.merged.use_verdicts(self.verdicts);
         self.merged.set_wakeup(self.wakeup.clone());
-        self.before = next.before;
+        (self.before, self.ended_before) = (next.before, next.ended_before);
         (self.told_standing, self.told_unnamed, self.refusal, self.last_word) = (false, false, None, None);
         self.phase = Phase::Running;
         self.tell("the daemon is there again".to_owned());
@@ -551,16 +578,13 @@ impl Source for Tap {
             Some(Loss { place: LossPoint::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
         };
         let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
-        for (is_so, counter) in [
-            (self.was_absent, "while there was no daemon"),
-            (self.is_silent, "after the last report of the daemon"),
+        for (is_so, place, counter) in [
+            (self.has_uncaptured(), LossPoint::Uncaptured, UNCAPTURED),
+            (self.was_absent, LossPoint::Daemon, "while there was no daemon"),
+            (self.is_silent, LossPoint::Daemon, "after the last report of the daemon"),
         ] {
             if is_so {
-                losses.push(Loss {
-                    place: LossPoint::Daemon,
-                    counter: counter.to_owned(),
-                    count: Count::Unknown,
-                });
+                losses.push(Loss { place, counter: counter.to_owned(), count: Count::Unknown });
             }
         }
         vec![InterfaceAccount {
