@@ -42,6 +42,7 @@ fn add_capture(exposition: &mut Exposition, capture: &CaptureStatus) {
     exposition.count("tapline_capture_bytes", &[name], capture.bytes);
     exposition.count("tapline_capture_lost_packets", &[name, "before"], capture.lost_before);
     exposition.count("tapline_capture_rx_dropped_packets", &[name], capture.rx_dropped);
+    exposition.count("tapline_capture_uncaptured_interfaces", &[name], capture.uncaptured);
     let readers = capture.readers.len() as u64 + capture.readers_left_out;
     exposition.count("tapline_capture_readers", &[name], readers);
     let waits_ms = if capture.waits_for.is_some() { capture.waits_ms } else { 0 };

@@ -202,6 +202,11 @@ pub const FAMILIES: &[Family] = &[
         CAPTURE,
         "rx_dropped of the interfaces: frames of no use to the host, which were captured, or lost by the adapter.",
     ),
+    gauge(
+        "tapline_capture_uncaptured_interfaces",
+        CAPTURE,
+        "Interfaces that are meant and cannot be captured; nobody counts their packets.",
+    ),
     counter("tapline_capture_unwanted_packets", CAPTURE, "Packets that no reader wanted."),
     gauge("tapline_capture_paused", CAPTURE, "1 while the capture is paused, else 0."),
     counter(
