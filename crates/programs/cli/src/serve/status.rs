@@ -81,9 +81,10 @@ fn capture_text(capture: &CaptureStatus) -> String {
             capture.waits_ms as f64 / 1e3
         ),
     };
+    let uncaptured = uncaptured_text(capture);
     if capture.is_restricted {
         return format!(
-            "tap:{} ({}): {} packets for readers with your rights, {} lost before{dropped}{waits}\n",
+            "tap:{} ({}): {} packets for readers with your rights, {} lost before{dropped}{uncaptured}{waits}\n",
             capture.name,
             interfaces_text(capture),
             grouped(capture.packets),
@@ -91,7 +92,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         );
     }
     format!(
-        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader{paused}, {} stored{cost}{kernel}{waits}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader{paused}, {} stored{cost}{kernel}{uncaptured}{waits}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),
@@ -99,6 +100,19 @@ fn capture_text(capture: &CaptureStatus) -> String {
         grouped(capture.unwanted),
         grouped(capture.stored),
     )
+}
+
+/// Interfaces whose packets are lost, and nobody knows how many.
+fn uncaptured_text(capture: &CaptureStatus) -> String {
+    let CaptureStatus { uncaptured, uncaptured_before, .. } = capture;
+    match (uncaptured, uncaptured_before) {
+        (0, 0) => String::new(),
+        (now, 0) => format!("; interfaces that could not be captured: {} now", grouped(*now)),
+        (now, before) => {
+            let (now, before) = (grouped(*now), grouped(*before));
+            format!("; interfaces that could not be captured: {now} now, {before} before")
+        }
+    }
 }
 
 fn interfaces_text(capture: &CaptureStatus) -> String {

@@ -186,3 +186,58 @@ fn rules_and_recordings_hold_for_new_interfaces() {
     assert_eq!(daemon.packets_by_interface("found.pcapng"), of_links(&[30, 300, 60]));
     daemon.end();
 }
+
+/// Sockets are kept for some sixteen of them. Readers that read meanwhile learn of the loss, and no names; a reader that
+/// attaches when it is over does not.
+#[test]
+fn readers_learn_of_interfaces_that_are_not_captured() {
+    const TEST: &str = "readers_learn_of_interfaces_that_are_not_captured";
+    const LINKS: u32 = 22;
+    const LOSS: &str = "at least one interface of the capture";
+    let Some(mut daemon) = Daemon::of_far_ends(TEST, "workers = 2\n") else { return };
+    let capture = || daemon.status()["captures"][0].clone();
+    let early = daemon.reader("early.pcapng", &["--strict"]);
+    for link in 1..LINKS {
+        daemon.namespace.add_pair(&format!("near{link}"), &format!("far{link}")).unwrap();
+    }
+    let names = |capture: &Value| -> Vec<String> {
+        serde_json::from_value(capture["interfaces"].clone()).expect("a list of names")
+    };
+    let uncaptured = |capture: &Value| capture["uncaptured"].as_u64().expect("a count");
+    wait_for("interfaces that are not captured", || {
+        let capture = capture();
+        names(&capture).len() as u64 + uncaptured(&capture) == u64::from(LINKS)
+    });
+    let captured = names(&capture());
+    let missed: Vec<u32> = (1..LINKS).filter(|link| !captured.contains(&format!("far{link}"))).collect();
+    assert!(!missed.is_empty());
+    let status = finish(tapline(["status", "--socket"]).arg(daemon.socket())).succeeded();
+    let told = format!("; interfaces that could not be captured: {} now\n", missed.len());
+    assert!(String::from_utf8_lossy(&status.stdout).contains(&told), "{status:?}");
+    let during = daemon.reader("during.pcapng", &["--strict"]);
+    for mut reader in [early, during] {
+        reader.signal("INT");
+        let finished = reader.end();
+        assert_eq!(finished.status.code(), Some(3), "{}", finished.stderr);
+        let told = format!("packets were lost: an unknown number at tap:office (uncaptured, {LOSS})");
+        assert!(finished.stderr.contains(&told), "{}", finished.stderr);
+        assert_eq!(unknown(&finished), [LOSS]);
+        let account = String::from_utf8_lossy(&finished.stdout);
+        assert!(missed.iter().all(|link| !account.contains(&format!("far{link}"))), "{account}");
+    }
+    for link in &missed {
+        daemon.namespace.ip(&["link", "delete", &format!("near{link}")]).unwrap();
+    }
+    wait_for("the failures to be over", || uncaptured(&capture()) == 0);
+    assert_eq!(capture()["uncaptured_before"], missed.len());
+    daemon.reader("late.pcapng", &["--strict"]).interrupt();
+    let (account, _) = daemon.end();
+    let rows = account["interfaces"].as_array().expect("a list");
+    for link in missed {
+        let of_link: Vec<&Value> = rows.iter().filter(|row| row["name"] == format!("far{link}")).collect();
+        assert!(
+            matches!(of_link.as_slice(), [row] if row["losses"][0]["place"] == "uncaptured"),
+            "{account}"
+        );
+    }
+}
