@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_packet::{Batch, ClockReading, Interface, InterfaceId, Record};
-use tapline_source::{Advance, Error, Event, InterfaceAccount, Source};
+use tapline_source::{Advance, Error, Event, InterfaceAccount, Source, UncapturedCounts};
 use tapline_sys::tsc;
 
 pub use control::Control;
@@ -137,6 +137,8 @@ pub struct Engine<'e> {
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
+    /// Failures of the sources to capture interfaces.
+    uncaptured: UncapturedCounts,
     /// Ticks that sources took to stop: they wait for the kernel.
     stopping: u64,
     /// Records with the graph's interface numbers, if there are several sources.
@@ -165,6 +167,7 @@ impl<'e> Engine<'e> {
             interfaces: Vec::new(),
             filtered: Vec::new(),
             account: GraphAccount::default(),
+            uncaptured: UncapturedCounts::default(),
             stopping: 0,
             renumbered: Vec::new(),
             is_busy: false,
@@ -189,7 +192,10 @@ impl<'e> Engine<'e> {
             self.control.end();
         }
         self.refresh();
-        let tick = TickContext::new((self.clock)(), &self.account.interfaces);
+        let tick = TickContext {
+            uncaptured: self.uncaptured,
+            ..TickContext::new((self.clock)(), &self.account.interfaces)
+        };
         if let Err(error) = self.graph.finish(&tick) {
             ended = match ended {
                 RunEnd::Failed(first) => RunEnd::Failed(first),
@@ -375,7 +381,9 @@ impl<'e> Engine<'e> {
             self.tell(watch, asked, false);
         }
         if timers.tick.due(steady_ns, TICK_NS) {
-            return self.graph.tick(&TickContext::new(now, &self.account.interfaces));
+            let interfaces = &self.account.interfaces;
+            let tick = TickContext { uncaptured: self.uncaptured, ..TickContext::new(now, interfaces) };
+            return self.graph.tick(&tick);
         }
         Ok(StageStatus::Running)
     }
@@ -404,6 +412,8 @@ impl<'e> Engine<'e> {
         for at in 0..self.inlets.len() {
             self.learn_interfaces(at);
         }
+        self.uncaptured = UncapturedCounts::default();
+        self.inlets.iter().for_each(|inlet| self.uncaptured.add(inlet.source.uncaptured()));
         if self.inlets.iter().any(|inlet| inlet.is_merged) {
             return;
         }

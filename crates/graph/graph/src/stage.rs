@@ -33,7 +33,7 @@ use std::sync::Arc;
 use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_flow::{Flow, Journal, Sampling, Statistics};
 use tapline_packet::{ClockReading, Interface, Timestamp};
-use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount, SkipCause};
+use tapline_source::{Error, FilterAccount, InterfaceAccount, OutputAccount, SkipCause, UncapturedCounts};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -165,12 +165,15 @@ pub struct TickContext<'a> {
     pub steady_ns: i64,
     /// The account of each interface: packets before they reached the graph.
     pub interfaces: &'a [InterfaceAccount],
+    /// Failures of the sources to capture interfaces.
+    pub uncaptured: UncapturedCounts,
 }
 
 impl<'a> TickContext<'a> {
-    /// A tick at `now`.
+    /// A tick at `now`, without failures to capture interfaces.
     pub fn new(now: ClockReading, interfaces: &'a [InterfaceAccount]) -> TickContext<'a> {
-        TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces }
+        let uncaptured = UncapturedCounts::default();
+        TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces, uncaptured }
     }
 
     /// Both clocks.

@@ -109,6 +109,18 @@ pub struct UncapturedCounts {
 }
 
 impl UncapturedCounts {
+    /// Adds the failures of another worker, which sees the same interfaces, maybe a little later.
+    pub fn merge(&mut self, other: UncapturedCounts) {
+        self.begun = self.begun.max(other.begun);
+        self.ended = self.ended.max(other.ended);
+    }
+
+    /// Adds the failures of another source.
+    pub fn add(&mut self, more: UncapturedCounts) {
+        self.begun = self.begun.saturating_add(more.begun);
+        self.ended = self.ended.saturating_add(more.ended);
+    }
+
     /// Interfaces that are not captured now.
     pub fn lasting(&self) -> u64 {
         self.begun.saturating_sub(self.ended)

@@ -20,6 +20,7 @@ use tapline_ring::{
 };
 use tapline_source::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
+    UncapturedCounts,
 };
 use tapline_sys::{Wakeup, tsc};
 
@@ -132,6 +133,8 @@ struct Past {
     losses: [Option<u64>; PLACES.len()],
     /// Whether an interface could not be captured.
     has_uncaptured: bool,
+    /// Failures to capture interfaces; all of them are over.
+    uncaptured: UncapturedCounts,
 }
 
 impl Client {
@@ -179,6 +182,7 @@ impl Tap {
                 counts: ReaderCounts::default(),
                 losses: [Some(0); PLACES.len()],
                 has_uncaptured: false,
+                uncaptured: UncapturedCounts::default(),
             },
             delivered: 0,
             waited: 0,
@@ -467,7 +471,9 @@ impl Tap {
         }
         let (counts, losses) = self.sums();
         let has_uncaptured = self.has_uncaptured();
-        self.past = Past { daemons: self.past.daemons + 1, counts, losses, has_uncaptured };
+        let begun = self.uncaptured().begun;
+        let uncaptured = UncapturedCounts { begun, ended: begun };
+        self.past = Past { daemons: self.past.daemons + 1, counts, losses, has_uncaptured, uncaptured };
         self.channel = next.channel;
         self.merged = next.merged;
         self.merged.set_wake(self.wish);
@@ -600,6 +606,18 @@ impl Source for Tap {
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)
         }]
+    }
+
+    fn uncaptured(&self) -> UncapturedCounts {
+        let mut now = UncapturedCounts::default();
+        for source in self.merged.readers().map(Reader::source) {
+            // An older daemon does not know.
+            let of = |place| source.get(place).unwrap_or(0);
+            let (begun, ended) = (of(Counted::UncapturedBegun), of(Counted::UncapturedEnded));
+            now.merge(UncapturedCounts { begun, ended });
+        }
+        now.add(self.past.uncaptured);
+        now
     }
 
     fn preferred_wait(&self) -> Option<Duration> {

@@ -13,7 +13,7 @@ use tapline_filterset::Filter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{Guarantee, ReaderParts, ReaderSpec, StartPosition};
-use tapline_source::{InterfaceAccount, Source, merge_interfaces};
+use tapline_source::{InterfaceAccount, Source, UncapturedCounts, merge_interfaces};
 use tapline_sys::Wakeup;
 use tapline_tap_client::protocol::{CaptureStatus, ControlAction, LABELS_MAX, ReaderCounts};
 
@@ -372,6 +372,7 @@ impl Capture {
         let mut status =
             CaptureStatus { name: self.rule.name.clone(), is_restricted, ..CaptureStatus::default() };
         let mut readers: Vec<(u64, ReaderSum)> = Vec::new();
+        let mut uncaptured = UncapturedCounts::default();
         for worker in &self.workers {
             let Some(report) = worker.order(Order::Report) else { continue };
             status.is_paused |= report.is_paused;
@@ -395,9 +396,7 @@ impl Capture {
                 status.kernel_insns = report.restricted.map(|len| len as u32);
             }
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
-            // All workers see the same interfaces; one may notice a failure a little earlier.
-            status.uncaptured = status.uncaptured.max(report.uncaptured.lasting());
-            status.uncaptured_before = status.uncaptured_before.max(report.uncaptured.ended);
+            uncaptured.merge(report.uncaptured);
             status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
             if let Some((number, since)) = report.blocked {
                 status.waits_for = Some(number);
@@ -412,6 +411,7 @@ impl Capture {
                 }
             }
         }
+        (status.uncaptured, status.uncaptured_before) = (uncaptured.lasting(), uncaptured.ended);
         (status, readers)
     }
 

@@ -167,13 +167,15 @@ impl Stage for Publish {
         Ok(())
     }
 
-    fn tick(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
+    fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.hand_over(false);
+        self.queue.lock().uncaptured.merge(tick.uncaptured);
         Ok(StageStatus::Running)
     }
 
-    fn finish(&mut self, _: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.hand_over(true);
+        self.queue.lock().uncaptured.merge(tick.uncaptured);
         self.queue.end();
         Ok(())
     }

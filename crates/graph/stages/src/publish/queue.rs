@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tapline_graph::append_packet;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
+use tapline_source::UncapturedCounts;
 use tapline_sys::Wakeup;
 
 /// Bytes of packets and records that wait for the capture's thread. Beyond it packets are lost, and counted.
@@ -51,6 +52,8 @@ pub(super) struct QueueState {
     pub(super) interfaces: Vec<Interface>,
     /// Packets for which the queue was full, by interface.
     pub(super) lost: Vec<u64>,
+    /// Failures of the graph's sources to capture interfaces.
+    pub(super) uncaptured: UncapturedCounts,
     /// The capture's thread sleeps.
     pub(super) is_awaited: bool,
     /// The graph hands nothing more over.
@@ -93,6 +96,7 @@ impl Queue {
             wanted: ReaderFilter::All,
             interfaces: interfaces.to_vec(),
             lost: Vec::new(),
+            uncaptured: UncapturedCounts::default(),
             is_awaited: false,
             is_ended: false,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tapline_bpf::code;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface};
-use tapline_source::{Advance, Count, Error, InterfaceAccount, RingAccount, Source};
+use tapline_source::{Advance, Count, Error, InterfaceAccount, RingAccount, Source, UncapturedCounts};
 use tapline_sys::{Poller, Wakeup, tsc};
 
 use super::queue::{PacketBlock, Queue, ReaderFilter};
@@ -126,6 +126,10 @@ impl Source for PublishedSource {
             }
         };
         self.interfaces.iter().enumerate().map(account).collect()
+    }
+
+    fn uncaptured(&self) -> UncapturedCounts {
+        self.queue.lock().uncaptured
     }
 
     fn waited_ticks(&self) -> u64 {

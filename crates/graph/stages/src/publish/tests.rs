@@ -4,7 +4,7 @@ use tapline_bpf::code;
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
-use tapline_source::{Advance, Source};
+use tapline_source::{Advance, Source, UncapturedCounts};
 
 use super::queue::BLOCKS_MAX;
 use super::*;
@@ -110,4 +110,19 @@ fn only_what_readers_want_is_copied() {
     push(&mut stage, &sample(22, 5, 60));
     let told = output(&stage);
     assert_eq!((told.skipped(), told.written, told.total()), (24, 3, 27), "its daemon is gone");
+}
+
+/// Readers of the place learn that packets of the graph's source are missing, each for the time of its own reading.
+#[test]
+fn failures_to_capture_interfaces_are_passed_on() {
+    let (mut stage, source) = Publish::new("a", &interfaces()).unwrap();
+    assert_eq!(source.uncaptured(), UncapturedCounts::default());
+    let mut tick = TickContext::new(ClockReading::default(), &[]);
+    // A worker that hears of them later takes nothing back.
+    for (begun, ended, expected) in [(3, 1, (3, 1)), (2, 2, (3, 2)), (4, 3, (4, 3))] {
+        tick.uncaptured = UncapturedCounts { begun, ended };
+        stage.tick(&tick, &mut Out::nowhere()).unwrap();
+        let (begun, ended) = expected;
+        assert_eq!(source.uncaptured(), UncapturedCounts { begun, ended });
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tapline_packet::Batch;
 use tapline_ring::{Policy, Reader, SourceCounter as Counted, VerdictUse};
-use tapline_source::{Advance, Error as CaptureError, UncapturedCounts};
+use tapline_source::{Advance, Error as CaptureError};
 
 use super::test_source::{NumberedSource, Wire, settle};
 use super::*;

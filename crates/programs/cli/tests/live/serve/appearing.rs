@@ -49,6 +49,18 @@ impl Daemon {
         self.status()["captures"][0]["packets"].as_u64().expect("a count")
     }
 
+    /// Starts a reader of the first place, as [`reader`](Self::reader) does.
+    fn strict_reader_of_place(&self, file: &str) -> Reader {
+        let readers = || self.status()["captures"][1]["readers"].as_array().expect("a list").len();
+        let known = readers();
+        let mut command = tapline(["capture", "-i", "tap:place", "--json", "--strict", "--socket"]);
+        command.arg(self.socket()).arg("-w").arg(self.file(file));
+        let child = command.spawn().expect("the program was built");
+        let reader = Reader { child: Some(child), file: self.file(file) };
+        wait_for("a reader", || readers() > known);
+        reader
+    }
+
     /// Packets of each interface in a file, of those that have some.
     fn packets_by_interface(&self, file: &str) -> BTreeMap<String, u64> {
         let info = finish(tapline(["info", "--json"]).arg(self.file(file))).succeeded();
@@ -194,9 +206,13 @@ fn readers_learn_of_interfaces_that_are_not_captured() {
     const TEST: &str = "readers_learn_of_interfaces_that_are_not_captured";
     const LINKS: u32 = 22;
     const LOSS: &str = "at least one interface of the capture";
-    let Some(mut daemon) = Daemon::of_far_ends(TEST, "workers = 2\n") else { return };
+    let rules = "workers = 2\n[[publish]]\nname = \"place\"\ncapture = \"office\"\n";
+    let Some(mut daemon) = Daemon::of_far_ends(TEST, rules) else { return };
     let capture = || daemon.status()["captures"][0].clone();
+    wait_for("the graph of the place", || daemon.readers().len() == 1);
+    let of_place = |file| daemon.strict_reader_of_place(file);
     let early = daemon.reader("early.pcapng", &["--strict"]);
+    let early_of_place = of_place("early_of_place.pcapng");
     for link in 1..LINKS {
         daemon.namespace.add_pair(&format!("near{link}"), &format!("far{link}")).unwrap();
     }
@@ -214,23 +230,30 @@ fn readers_learn_of_interfaces_that_are_not_captured() {
     let status = finish(tapline(["status", "--socket"]).arg(daemon.socket())).succeeded();
     let told = format!("; interfaces that could not be captured: {} now\n", missed.len());
     assert!(String::from_utf8_lossy(&status.stdout).contains(&told), "{status:?}");
+    wait_for("the place to learn of them", || daemon.status()["captures"][1]["uncaptured"] == missed.len());
     let during = daemon.reader("during.pcapng", &["--strict"]);
-    for mut reader in [early, during] {
+    for (name, mut reader) in [("tap:office", early), ("tap:office", during), ("tap:place", early_of_place)] {
         reader.signal("INT");
         let finished = reader.end();
         assert_eq!(finished.status.code(), Some(3), "{}", finished.stderr);
-        let told = format!("packets were lost: an unknown number at tap:office (uncaptured, {LOSS})");
+        let told = format!("packets were lost: an unknown number at {name} (uncaptured, {LOSS})");
         assert!(finished.stderr.contains(&told), "{}", finished.stderr);
-        assert_eq!(unknown(&finished), [LOSS]);
+        let losses = finished.account().interface(name)["losses"].clone();
+        let is_ours = |loss: &&Value| loss["counter"] == LOSS && loss["count"].is_null();
+        assert_eq!(losses.as_array().expect("a list").iter().filter(is_ours).count(), 1, "{losses}");
         let account = String::from_utf8_lossy(&finished.stdout);
         assert!(missed.iter().all(|link| !account.contains(&format!("far{link}"))), "{account}");
     }
     for link in &missed {
         daemon.namespace.ip(&["link", "delete", &format!("near{link}")]).unwrap();
     }
-    wait_for("the failures to be over", || uncaptured(&capture()) == 0);
+    wait_for("the failures to be over", || {
+        let captures = daemon.status()["captures"].clone();
+        captures.as_array().expect("a list").iter().all(|capture| uncaptured(capture) == 0)
+    });
     assert_eq!(capture()["uncaptured_before"], missed.len());
     daemon.reader("late.pcapng", &["--strict"]).interrupt();
+    of_place("late_of_place.pcapng").interrupt_as("tap:place");
     let (account, _) = daemon.end();
     let rows = account["interfaces"].as_array().expect("a list");
     for link in missed {
