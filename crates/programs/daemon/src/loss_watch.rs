@@ -51,18 +51,21 @@ impl LossWatch {
                 self.told.insert(key, total);
             }
         }
+        let mut uncaptured = BTreeSet::new();
         for capture in totals {
             for interface in &capture.interfaces {
                 let mut losses = interface.losses.iter();
-                let loss = losses.find(|loss| loss.place == LossPoint::Uncaptured);
-                let key = || (capture.name.clone(), interface.name.clone());
-                entries.extend(loss.filter(|_| self.uncaptured.insert(key())).map(|loss| {
+                let Some(loss) = losses.find(|loss| loss.place == LossPoint::Uncaptured) else { continue };
+                let key = (capture.name.clone(), interface.name.clone());
+                if !self.uncaptured.contains(&key) {
                     let place = format!("{}, {}", loss.place.name(), loss.counter);
-                    let (capture, interface) = key();
-                    unknown_entry(&(capture, interface, place))
-                }));
+                    entries.push(unknown_entry(&(key.0.clone(), key.1.clone(), place)));
+                }
+                uncaptured.insert(key);
             }
         }
+        // Names that an account has no more are forgotten: interfaces of containers come and go.
+        self.uncaptured = uncaptured;
         entries
     }
 }
