@@ -62,8 +62,8 @@ pub(super) struct Attachment {
     pub(super) mode: XdpAttachMode,
     /// The cookie at the end of notes, if there are any.
     pub(super) cookie: Option<u64>,
-    /// Holds the interface in promiscuous mode.
-    _member: Option<PacketSocket>,
+    /// Bound to the interface; holds its promiscuous mode.
+    witness: PacketSocket,
 }
 
 impl Loaded {
@@ -110,7 +110,7 @@ impl Loaded {
     pub(super) fn attach(
         self,
         if_index: u32,
-        member: Option<PacketSocket>,
+        witness: PacketSocket,
     ) -> Result<(Attachment, Option<SyscallError>), AfXdpError> {
         let Loaded { program, noting, sockets, counters, .. } = self;
         let attachment = |link, loaded, mode, cookie| Attachment {
@@ -120,7 +120,7 @@ impl Loaded {
             counters,
             mode,
             cookie,
-            _member: member,
+            witness,
         };
         if let Some(Ok((noting, cookie))) = noting {
             match XdpLink::attach(&noting, if_index, XdpMode::Native) {
@@ -146,6 +146,12 @@ impl Attachment {
     /// Lets every packet go to the host from now on. One that is on its way through the program may still come.
     pub(super) fn stop(&self) {
         self.counters.set_word(0, XdpFront::STOP, 1);
+    }
+
+    /// Whether the interface is still there: another one may have its number.
+    pub(super) fn has_interface(&self) -> bool {
+        // A socket that cannot be asked proves nothing.
+        self.witness.has_interface().unwrap_or(true)
     }
 
     /// Packets of a queue that were sent to its socket, and those that were left to the host.

@@ -334,14 +334,17 @@ impl AfXdp {
         heard.map_err(|error| Error::source("network interfaces", AfXdpError::from(error)))
     }
 
-    /// The fate of the interfaces, when the kernel could not keep all of its messages.
+    /// Finds removed interfaces, and returns those that are there, when the kernel could not keep all of its messages.
     fn look_at_all_links(&mut self) -> Vec<LinkChange> {
         let Ok(links) = self.route.links() else { return Vec::new() };
-        let gone = self.books.iter().filter(|book| links.iter().all(|link| link.index != book.link.index));
-        let gone = gone.map(|book| LinkChange::Gone { index: book.link.index, name: String::new() });
-        let mut changes: Vec<LinkChange> = gone.collect();
-        changes.extend(links.into_iter().map(|link| LinkChange::Present(Box::new(link))));
-        changes
+        // Another interface may have the number by now.
+        let is_there = |book: &Book| {
+            links.iter().any(|link| link.index == book.link.index) && book.attachment.has_interface()
+        };
+        let gone: Vec<u32> =
+            self.books.iter().filter(|book| !is_there(book)).map(|book| book.link.index).collect();
+        gone.into_iter().for_each(|index| self.follow_gone(index));
+        links.into_iter().map(|link| LinkChange::Present(Box::new(link))).collect()
     }
 
     fn follow_gone(&mut self, if_index: u32) {

@@ -165,8 +165,8 @@ impl<'a> Opener<'a> {
             Some(refusal) => told.filter_refused(refusal),
             None => {}
         }
-        let member = self.join(link, &mut told);
-        let (attachment, native) = self.attach(loaded, link, member)?;
+        let witness = self.witness(link, &mut told)?;
+        let (attachment, native) = self.attach(loaded, link, witness)?;
         if let Some(error) = native {
             told.not_native(&error);
         }
@@ -295,16 +295,18 @@ impl<'a> Opener<'a> {
         Ok((socket, bound))
     }
 
-    /// A membership by which the interface receives frames for other hosts, for as long as the socket lives.
-    fn join(&self, link: &Link, told: &mut LinkWarnings<'_>) -> Option<PacketSocket> {
-        if !self.settings.promiscuous || link.is_loopback() {
-            return None;
+    /// A socket bound to the interface that receives nothing. It notices when the interface is removed, and it holds the
+    /// promiscuous mode for as long as it lives.
+    fn witness(&self, link: &Link, told: &mut LinkWarnings<'_>) -> Result<PacketSocket, SyscallError> {
+        let socket = PacketSocket::open()?;
+        socket.bind_to(link.index, 0)?;
+        if self.settings.promiscuous
+            && !link.is_loopback()
+            && let Err(error) = socket.join_promiscuous(link.index)
+        {
+            told.not_promiscuous(&error);
         }
-        let joined = PacketSocket::open().and_then(|socket| {
-            socket.join_promiscuous(link.index)?;
-            Ok(socket)
-        });
-        joined.map_err(|error| told.not_promiscuous(&error)).ok()
+        Ok(socket)
     }
 
     /// Attaches the program. Another program that was attached since the first check is reported, too.
@@ -312,9 +314,9 @@ impl<'a> Opener<'a> {
         &mut self,
         loaded: Loaded,
         link: &Link,
-        member: Option<PacketSocket>,
+        witness: PacketSocket,
     ) -> Result<(Attachment, Option<SyscallError>), AfXdpError> {
-        loaded.attach(link.index, member).or_else(|error| match &error {
+        loaded.attach(link.index, witness).or_else(|error| match &error {
             AfXdpError::Call { source } if matches!(source.errno(), EBUSY | EEXIST) => {
                 let now = self.route.link(link.index)?;
                 now.map_or(Ok(()), |link| self.refuse_occupied(&link))?;

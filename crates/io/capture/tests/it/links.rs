@@ -5,8 +5,9 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
+use tapline_capture::af_xdp::{AfXdp, AfXdpSettings};
 use tapline_source::{Count, Event, LossPoint, Source};
-use tapline_testkit::netns::{FAR, NEAR};
+use tapline_testkit::netns::{FAR, NEAR, Namespace};
 
 use crate::bench::{
     Copy, PATIENCE, arrive, arrive_among, bench, drive, far, finish, numbered, ring_of, send, settings, told,
@@ -234,13 +235,17 @@ fn a_renamed_interface_goes_on() {
     assert_eq!(finish(&mut source).len(), 9);
 }
 
+/// More messages than a netlink socket holds while it is not read: those of later changes are not among them.
+fn change_too_fast(namespace: &Namespace) {
+    let many = "for i in $(seq 400); do echo link set near0 mtu $((1400 + i % 100)); done | ip -batch -";
+    assert!(namespace.command("sh").args(["-c", many]).status().unwrap().success());
+}
+
 #[test]
 fn changes_that_came_too_fast_are_made_up_for() {
     let Some(namespace) = bench("changes_that_came_too_fast_are_made_up_for") else { return };
     let mut source = far(&namespace);
-    // More messages than a netlink socket holds while it is not read; the removal is not among those it kept.
-    let many = "for i in $(seq 400); do echo link set near0 mtu $((1400 + i % 100)); done | ip -batch -";
-    assert!(namespace.command("sh").args(["-c", many]).status().unwrap().success());
+    change_too_fast(&namespace);
     namespace.ip(&["link", "delete", NEAR]).unwrap();
     namespace.add_pair(NEAR, FAR).unwrap();
     let (_, events) = drive(&mut source, |_, events| told(events, FAR, "came back"));
@@ -248,4 +253,30 @@ fn changes_that_came_too_fast_are_made_up_for() {
     send(&namespace, NEAR, 11, numbered);
     arrive(&mut source, 11);
     assert_eq!(finish(&mut source).len(), 11);
+}
+
+/// AF_XDP sockets stay with the interface that was removed.
+#[test]
+fn an_af_xdp_capture_ends_where_another_interface_has_the_number() {
+    let test = "an_af_xdp_capture_ends_where_another_interface_has_the_number";
+    let Some(namespace) = bench(test) else { return };
+    let netns = Some(namespace.name().to_owned());
+    let mut source = match AfXdp::open(&AfXdpSettings { netns, ..AfXdpSettings::new(&[FAR]) }) {
+        Ok(source) => source,
+        Err(error) => return eprintln!("skipped: {test}: {error}"),
+    };
+    let number = source.interfaces()[0].if_index.to_string();
+    change_too_fast(&namespace);
+    namespace.ip(&["link", "delete", NEAR]).unwrap();
+    let add = ["link", "add", "other0", "index", &number, "type", "veth", "peer", "name", NEAR];
+    namespace.ip(&add).unwrap();
+    let start = Instant::now();
+    let end = loop {
+        match source.advance(Duration::from_millis(100)) {
+            Ok(_) => assert!(start.elapsed() < PATIENCE, "the capture goes on"),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(end.contains(FAR), "{end}");
+    assert!(told(&source.events(), FAR, "was removed"));
 }
