@@ -32,6 +32,12 @@ pub enum TransmitError {
         /// The names that there are.
         present: String,
     },
+    /// The number of the interface is another one's by now, or nobody's.
+    #[error("{interface} was removed or changed while it was opened, and nothing was sent: start again")]
+    Replaced {
+        /// The interface.
+        interface: String,
+    },
     /// Packets would go round for ever.
     #[error(
         "packets would go round for ever: {way}\n  capture somewhere else, or send somewhere else; a filter does not make this right"

@@ -7,7 +7,9 @@
 //! anything else                                   no
 //! ```
 //!
-//! A [`Transmitter`](crate::Transmitter) is opened with a [`SendPermit`], and only [`SendPolicy::permit`] makes one.
+//! A [`Transmitter`](crate::Transmitter) is opened with a [`SendPermit`], and only [`SendPolicy::permit`] makes one. Back
+//! ends bind by number: once bound, and before the first frame, they [confirm](SendPermit::confirm) that the number is
+//! still the permitted interface's.
 
 use std::sync::Arc;
 
@@ -121,10 +123,30 @@ impl SendPermit {
         self.link.kind == "veth"
     }
 
+    /// Checks that the number is still that of the permitted interface. A back end that was bound before is then bound
+    /// to this interface, or to one that was removed, on which nothing can be sent.
+    ///
+    /// # Errors
+    /// [`TransmitError::Replaced`]; the kernel's answer if it cannot be asked.
+    pub(super) fn confirm(&self) -> Result<(), TransmitError> {
+        let ask = || RouteSocket::open().and_then(|mut route| route.link(self.link.index));
+        let present = self.run(ask).and_then(|answer| answer);
+        let present = present.map_err(|source| TransmitError::of_call(self.name(), source))?;
+        match present.is_some_and(|present| identity(&present) == identity(&self.link)) {
+            true => Ok(()),
+            false => Err(TransmitError::Replaced { interface: self.name().to_owned() }),
+        }
+    }
+
     /// Runs work in the interface's namespace.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SyscallError> {
         run_in(self.namespace.as_ref(), work)
     }
+}
+
+/// The properties by which an interface is permitted and its frames are made.
+fn identity(link: &Link) -> (&str, &str, u16, bool) {
+    (&link.name, &link.kind, link.hardware_type, is_loopback(link))
 }
 
 /// Both say so: a flag can be anything on an interface of an unknown driver.
@@ -144,7 +166,10 @@ fn run_in<T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+
     use super::*;
+    use crate::{Backend, BackendChoice, SendSettings, Transmitter};
 
     fn network(owned: &[&str]) -> SendPolicy {
         const ETHERNET: u16 = 1;
@@ -182,5 +207,30 @@ mod tests {
         let network = network(&["eth0"]);
         assert_eq!(network.permit("eth0").unwrap().name(), "eth0");
         assert!(network.permit("sly0").is_err());
+    }
+
+    /// A kind of interface on which sending is not permitted, under the name and the number of the veth.
+    #[test]
+    fn an_interface_that_was_replaced_is_not_sent_on() {
+        if !namespaces_or_skip("an_interface_that_was_replaced_is_not_sent_on") {
+            return;
+        }
+        let namespace = Namespace::with_pair("permit").unwrap();
+        let permit = SendPolicy::inspect(Some(namespace.name()), &[]).unwrap().permit(NEAR).unwrap();
+        let open = |backend| {
+            let backend = BackendChoice::This(backend);
+            Transmitter::open(&permit, &SendSettings { backend, ..SendSettings::default() })
+        };
+        assert!(open(Backend::Packet).is_ok());
+        namespace.ip(&["link", "delete", FAR]).unwrap();
+        assert!(open(Backend::Packet).is_err(), "it was removed");
+        let number = permit.if_index().to_string();
+        namespace.ip(&["link", "add", NEAR, "index", &number, "type", "bridge"]).unwrap();
+        namespace.ip(&["link", "set", NEAR, "up"]).unwrap();
+        let replaced = |error: TransmitError| matches!(error, TransmitError::Replaced { .. });
+        assert!(open(Backend::Packet).is_err_and(replaced));
+        for backend in [Backend::Xdp, Backend::Live] {
+            assert!(open(backend).is_err(), "{backend}");
+        }
     }
 }

@@ -137,6 +137,7 @@ impl OpenBackend {
         let fail = |source: SyscallError| TransmitError::of_call(permit.name(), source);
         let if_index = permit.if_index();
         let socket = permit.run(|| FrameSocket::open(if_index)).and_then(|opened| opened).map_err(fail)?;
+        permit.confirm()?;
         // A smaller buffer costs time at worst.
         let _ = socket.set_send_buffer(SEND_BUFFER);
         if segments {
@@ -165,6 +166,7 @@ impl OpenBackend {
                     ),
                     _ => error.to_string(),
                 })?;
+                permit.confirm().map_err(|error| error.to_string())?;
                 Ok(OpenBackend::Xdp(Box::new(sender), limit))
             }
         }
@@ -269,6 +271,7 @@ fn open_live(permit: &SendPermit, limit: Limit) -> Result<LiveFrames, String> {
             }
             _ => error.to_string(),
         })?;
+    permit.confirm().map_err(|error| error.to_string())?;
     if limit.longest() >= LiveFrames::room() {
         // No frame is too long to ask with: the first that is sent will tell.
         return Ok(live);
