@@ -19,7 +19,7 @@
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh their output
 //! clock, tsc, usage, timer                  time, processor time, and sleeping until a moment
 //! clock_state, ptp, disk, process           synchronization of the clocks, room for files, signals to other processes
-//! without_signals                           signals to this thread that wait
+//! without_signals, accept_signals           signals to this thread that wait
 //! unnamed                                   files that have no name until they are whole
 //! affinity                                  processors of a thread
 //! host_name                                 names of addresses: getnameinfo(3)
@@ -109,5 +109,5 @@ pub use poll::{Poller, Wakeup, measure_waits, measured_waits};
 pub use ring_len::{RING_LEN_MAX, default_ring_len};
 pub use route::{InterfaceAddress, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{ReadWords, SharedWords, WordRange};
-pub use signal_mask::without_signals;
+pub use signal_mask::{accept_signals, without_signals};
 pub use terminal::{KeyInput, TerminalSize};

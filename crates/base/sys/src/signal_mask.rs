@@ -3,7 +3,8 @@
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Has signals to this thread wait until `work` has ended. Threads that it makes take none.
+/// Has signals to this thread wait until `work` has ended. Threads that it makes take none, and signals to programs that
+/// it starts wait until these [`accept_signals`].
 pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -16,6 +17,16 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     };
     let _end = Restored(before);
     work()
+}
+
+/// Has signals to this thread come, also those that waited: whoever started this program may have had them wait.
+pub fn accept_signals() {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: a set of this frame, which sigemptyset(3) writes before pthread_sigmask(3) reads it.
+    unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+    }
 }
 
 /// Sets the mask again, also after a panic.
@@ -32,6 +43,7 @@ impl Drop for Restored {
 mod tests {
     use std::fs;
     use std::panic;
+    use std::process::Command;
 
     use super::*;
 
@@ -40,6 +52,20 @@ mod tests {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
         u64::from_str_radix(mask.trim(), 16).unwrap()
+    }
+
+    #[test]
+    fn signals_that_a_starter_withheld_come_again() {
+        let in_program = || {
+            let status = Command::new("cat").arg("/proc/self/status").output().unwrap().stdout;
+            String::from_utf8(status).unwrap().contains("SigBlk:\t0000000000000000")
+        };
+        assert!(!without_signals(in_program), "programs inherit the mask");
+        let accepted = without_signals(|| {
+            accept_signals();
+            (blocked(), in_program())
+        });
+        assert_eq!(accepted, (0, true));
     }
 
     #[test]

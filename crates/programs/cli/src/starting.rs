@@ -26,7 +26,7 @@ use tapline_meters::run_folders;
 use tapline_syntax::units::count_in;
 use tapline_sys::capability::Capability;
 use tapline_sys::privilege::{self, Identity};
-use tapline_sys::{RouteSocket, process};
+use tapline_sys::{RouteSocket, accept_signals, process, without_signals};
 use tapline_tap_client::protocol::OfferedCapture;
 use tapline_tap_client::{SOCKET_VARIABLE, socket_path};
 use tapline_view::{Process, Reader};
@@ -63,6 +63,15 @@ pub(crate) struct StartArgs {
     /// The process whose meter was started for this one.
     #[arg(long, value_name = "PID", hide = true)]
     pub(crate) started: Option<u32>,
+}
+
+impl StartArgs {
+    /// Has signals come that waited since this process was started for a meter: its handlers are set.
+    pub(crate) fn accept_signals(&self) {
+        if self.started.is_some() {
+            accept_signals();
+        }
+    }
 }
 
 /// Options of the command that shows.
@@ -133,7 +142,8 @@ pub(crate) fn run(args: &StartArgs, interface: &str, shown: &Shown<'_>) -> Resul
     more.extend(events.iter().flat_map(|(_, file)| ["--events".into(), file.clone().into_os_string()]));
     let mut page = tapline.command();
     page.args(std::env::args_os().skip(1)).args(more);
-    let page = page.spawn().context("cannot start the page")?;
+    // One that comes before the page has its handlers must not be the page's death: `StartArgs::accept_signals`.
+    let page = without_signals(|| page.spawn()).context("cannot start the page")?;
     Ok(Start::Ended(supervise(page, &mut meter, &is_over)?))
 }
 

@@ -133,6 +133,7 @@ fn is_screen(args: &TopArgs) -> bool {
 fn show(args: &TopArgs) -> Result<ExitCode> {
     let is_over = Arc::new(AtomicBool::new(false));
     signals::set_on(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT], &is_over)?;
+    args.start.accept_signals();
     let mut readings = Readings::new(args.pid);
     let first = readings.read();
     if let Some(pid) = args.pid.filter(|_| first.processes.is_empty()) {

@@ -123,6 +123,7 @@ fn serve(args: &ViewArgs) -> Result<ExitCode> {
     }
     let stop = Arc::new(AtomicBool::new(false));
     let hang_ups = signals::end_service(&stop)?;
+    args.start.accept_signals();
     // Before the process gives up the right to open the socket of systemd.
     let _ = sd_notify::notify(&[NotifyState::Ready]);
     confine(folder, stores);

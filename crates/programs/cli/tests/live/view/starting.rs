@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use tapline_sys::without_signals;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -139,6 +140,19 @@ fn one_command_starts_all_that_the_page_shows() {
     drop(page);
     let (_other, look) = place.view(&["--meter", "none", "--rights", "look"]);
     assert_ne!(token(&look), token(&address));
+}
+
+/// A signal that comes before the page has its handlers, as when the meter has just ended.
+#[test]
+fn a_page_that_has_just_been_started_ends_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let meter = std::process::id().to_string();
+    let mut page = tapline(["view", "--started", &meter, "--listen", "127.0.0.1:0", "--no-history"]);
+    page.env("TAPLINE_RUN_DIR", folder.path()).env("TAPLINE_SOCKET", folder.path().join("serve.sock"));
+    page.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut page = without_signals(|| page.spawn()).expect("it was built");
+    finish(Command::new("kill").args(["-TERM", &page.id().to_string()])).succeeded();
+    assert_eq!(page.wait().expect("it is ours").code(), Some(0));
 }
 
 #[test]
