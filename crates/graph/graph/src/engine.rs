@@ -187,6 +187,7 @@ impl<'e> Engine<'e> {
         }
         self.inlets.iter().for_each(|inlet| self.control.add_wakeup(inlet.source.wakeup()));
         let mut ended = self.drive(watch);
+        self.control.end_changes();
         if matches!(ended, RunEnd::Failed(_)) {
             // Other workers would go on without this one's share of the packets.
             self.control.end();

@@ -115,19 +115,20 @@ impl Control {
         self.report.load(Ordering::Relaxed)
     }
 
-    /// Requests a change of the graph, which a loop without other workers applies before its next batch.
+    /// Requests a change of the graph, which a loop without other workers applies before its next batch. A loop that
+    /// ends first drops it.
     ///
     /// # Errors
-    /// The change itself, if an earlier one has not been applied yet.
+    /// The change itself, if an earlier one has not been applied yet, or the loop has ended.
     pub fn change(&self, change: GraphChange) -> Result<(), GraphChange> {
-        let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.is_some() {
-            return Err(change);
-        }
-        *waiting = Some(change);
-        self.pending.is_there.store(true, Ordering::Release);
+        self.pending.put(change)?;
         self.wake();
         Ok(())
+    }
+
+    /// Whether the loop has ended, so that it takes no change any more.
+    pub fn has_ended(&self) -> bool {
+        self.pending.is_closed()
     }
 
     /// Pauses the run: live packets are counted and go nowhere, files are not read on.
@@ -180,12 +181,12 @@ impl Control {
     }
 
     pub(super) fn take_change(&self) -> Option<GraphChange> {
-        if !self.pending.is_there.load(Ordering::Relaxed) {
-            return None;
-        }
-        let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pending.is_there.store(false, Ordering::Relaxed);
-        waiting.take()
+        self.pending.take()
+    }
+
+    /// Refuses changes from now on: the loop has ended.
+    pub(super) fn end_changes(&self) {
+        self.pending.close();
     }
 
     /// Ends all workers after a failure.

@@ -5,12 +5,13 @@ use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvError, Sender};
 use std::thread;
 use std::time::Duration;
 
 use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Plan, WorkerContext};
-use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
+use tapline_graph::{Control, Engine, Graph, GraphAccount, GraphChange, Inlet, Packets, TickContext};
 use tapline_meters::Meters;
 use tapline_packet::{Batch, ClockReading, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_source::{Advance, Error, InterfaceAccount, Source};
@@ -124,11 +125,10 @@ fn a_hundred_changes_lose_no_packet() {
             };
             let new = plan::nodes(&plan, &there, context).expect("stages");
             there = plan.keys().into_iter().collect();
-            let mut change: tapline_graph::GraphChange =
-                Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
-                    let ids = graph.change(new, tick)?;
-                    Ok(plan.sources(&ids))
-                });
+            let mut change: GraphChange = Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
+                let ids = graph.change(new, tick)?;
+                Ok(plan.sources(&ids))
+            });
             while let Err(waits) = control.change(change) {
                 change = waits;
                 thread::yield_now();
@@ -159,6 +159,55 @@ fn a_hundred_changes_lose_no_packet() {
         seen.len() as u64
     };
     assert!(flows > 0 && flows <= distinct, "what a stage remembers outlives changes: {flows} of {distinct}");
+}
+
+/// A source that is at its end, and whose last act is to request a change.
+struct Late<'c> {
+    control: &'c Control,
+    change: Option<GraphChange>,
+}
+
+impl Source for Late<'_> {
+    fn interfaces(&self) -> &[Interface] {
+        &[]
+    }
+
+    fn advance(&mut self, _: Duration) -> Result<Advance, Error> {
+        let change = self.change.take().expect("it is asked once");
+        assert!(self.control.change(change).is_ok(), "the loop has not ended yet");
+        Ok(Advance::End)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::empty()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_change_that_comes_too_late_is_not_taken_for_applied() {
+    let control = Control::new(None);
+    let (done, applied) = mpsc::channel();
+    let change = |done: Sender<()>| -> GraphChange {
+        Box::new(move |_, _| {
+            done.send(()).expect("it is waited for");
+            Ok(Vec::new())
+        })
+    };
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let node = graph.add("none", "none", Box::new(Nothing), &[]);
+    let mut source = Late { control: &control, change: Some(change(done.clone())) };
+    let inlet = Inlet::new(&mut source, node);
+    Engine::new(vec![inlet], &mut graph, &control, clock).run(&mut |_| {});
+    assert!(control.has_ended() && control.change(change(done)).is_err());
+    assert_eq!(applied.recv(), Err(RecvError), "both were dropped");
 }
 
 fn plan_of(text: &str) -> Plan {

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -73,12 +74,16 @@ impl Reloader {
         let stages = plan::nodes(&plan, &self.there, context).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());
+        let is_waiting = Arc::new(AtomicBool::new(true));
+        let waiting = WaitingChange(Arc::clone(&is_waiting));
         let mut change: GraphChange = Box::new(move |graph, moment| {
+            waiting.0.store(false, Ordering::Relaxed);
             let nodes = graph.change(stages, moment)?;
             Ok(plan.sources(&nodes))
         });
         while let Err(waits) = control.change(change) {
-            if control.is_stopped() {
+            if control.is_stopped() || control.has_ended() {
+                is_waiting.store(false, Ordering::Relaxed);
                 bail!("the end came first");
             }
             change = waits;
@@ -86,6 +91,18 @@ impl Reloader {
         }
         self.there = keys;
         Ok(counts)
+    }
+}
+
+/// A change that was handed over and waits to be taken. The loop may end first, as it may be waiting for its last
+/// packets.
+struct WaitingChange(Arc<AtomicBool>);
+
+impl Drop for WaitingChange {
+    fn drop(&mut self) {
+        if self.0.load(Ordering::Relaxed) {
+            say("the graphs that were read again are not applied: the end came first");
+        }
     }
 }
 

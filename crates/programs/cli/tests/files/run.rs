@@ -272,6 +272,33 @@ fn graphs_are_read_again_while_others_run_on() {
     assert!(packets("new") > 0, "{results}");
 }
 
+/// The loop waits for packets, and the pipe ends before it takes the change.
+#[test]
+fn graphs_that_are_read_again_too_late_are_not_applied() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, graph) = (folder.path().join("in"), folder.path().join("a.graph"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&graph, "file(in) -> first :: count").unwrap();
+    let mut run = Command::new(TAPLINE);
+    run.current_dir(folder.path()).args(["run", "--json", "--reload", "a.graph"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut capture = Vec::new();
+    write_pcap(&mut capture, ETHERNET, Unit::Nanoseconds, Traffic::new(2).take(10)).unwrap();
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    writer.write_all(&capture).unwrap();
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+    fs::write(&graph, "file(in) -> second :: count").unwrap();
+    assert!(Command::new("kill").args(["-HUP", &run.id().to_string()]).status().unwrap().success());
+    let read_again = lines.find(|line| line.contains("graphs read again")).expect("it says so");
+    assert!(read_again.contains("1 new stages"), "{read_again}");
+    drop(writer);
+    let said: Vec<String> = lines.collect();
+    let finished = Finished::new(run.wait_with_output().unwrap());
+    let (results, _) = results(&finished);
+    let is_said = said.iter().any(|line| line.ends_with("are not applied: the end came first"));
+    assert_eq!(results["second"].is_null(), is_said, "{said:?} {results}");
+}
+
 #[test]
 fn results_are_for_people_and_the_account_is_apart() {
     let folder = tempfile::tempdir().unwrap();
