@@ -12,7 +12,7 @@ use tapline_packet::LinkType;
 use tapline_stages::{functions, input_file, search_function};
 
 use crate::args::FplArgs;
-use crate::mistakes::misuse;
+use crate::mistakes::{mistake, misuse};
 
 /// Stages that can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
@@ -24,7 +24,7 @@ pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: 
     let registry = functions(&searches(args)?);
     let options = FplOptions { link_type, memory_cells: args.fpl_cells, registry, ..FplOptions::default() };
     let compiled = fpl::compile(&text, &options)
-        .map_err(|error| anyhow!("{}: {}", path.display(), fpl::report(&error, &text)))?;
+        .map_err(|error| mistake(format_args!("{}: {}", path.display(), fpl::report(&error, &text))))?;
     if stages.is_empty() {
         return Ok(format!("{}\n{}", fpl::outline(&text)?, limits(&compiled)));
     }

@@ -4,12 +4,13 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::{Map, Value, json};
 use tapline_fpl_memory::{Order, Peer, Snapshot};
 use tapline_sys::sandbox::{self, AllowedAccess};
 
+use crate::mistakes::misuse;
 use crate::privileges;
 
 pub(crate) const EXAMPLES: &str = "\
@@ -89,7 +90,7 @@ fn changed(args: &MemoryArgs, orders: &[(String, Order)]) -> Result<String> {
         if let Order::Set { cell, .. } | Order::Add { cell, .. } = order
             && *cell >= peer.len()
         {
-            bail!("there is no cell {cell}: {} cells count from 0", peer.len());
+            misuse!("there is no cell {cell}: {} cells count from 0", peer.len());
         }
     }
     for (name, order) in orders {

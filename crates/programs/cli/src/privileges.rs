@@ -14,6 +14,8 @@ use tapline_sys::privilege::{self, Identity};
 use tapline_sys::sandbox::{self, AllowedAccess, MissingConfinement};
 use tapline_sys::{FileOwner, Opener, output_file};
 
+use crate::mistakes::misuse;
+
 /// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
     let identity = identity_of(named)?;
@@ -30,7 +32,7 @@ fn identity_of(named: Option<&str>) -> Result<Option<Identity>> {
             Some(_) => {
                 bail!("-Z {name}: only root can become another user; run this with sudo or without -Z")
             }
-            None => bail!("-Z {name}: there is no such user (see getent passwd)"),
+            None => misuse!("-Z {name}: there is no such user (see getent passwd)"),
         },
     }
 }

@@ -6,9 +6,11 @@ mod program;
 use std::sync::Arc;
 
 use tapline_graph::catalog::{
-    Arguments, BuildContext, Constructor, Order, Parameter, ParameterType, StageClass,
+    Arguments, BuildContext, Constructor, GraphSettings, OpenError, Order, Parameter, ParameterType,
+    StageClass,
 };
 use tapline_graph::{Cell, Out, Packets, Stage, StageCounters, StageStatus, Table, TickContext};
+use tapline_packet::Interface;
 use tapline_source::Error;
 
 pub use decide::{CompileFpl, FplStage};
@@ -39,6 +41,7 @@ pub(crate) const CLASS: StageClass = StageClass {
         access.allowed.reads.push("/".into());
         access.makes_file(arguments.text("memory"));
     },
+    check,
     make: Constructor::Stage(make),
     ..StageClass::BASE
 };
@@ -47,15 +50,32 @@ pub(crate) const CLASS: StageClass = StageClass {
 pub(crate) const LABEL: Parameter = Parameter::new("label", ParameterType::Choice(&["no", "yes"]), "no")
     .means("whether packets get the stage's value as their label, for switch(by=label)");
 
-fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
-    let path = site.common.path(arguments.text("file"));
+/// Compiles a program that is in a regular file, so that a mistake shows before anything is opened: a pipe can be read
+/// once.
+fn check(arguments: &Arguments, interfaces: &[Interface], settings: &GraphSettings) -> Result<(), OpenError> {
+    let is_plain = |name: &str| settings.path(name).is_file();
+    let mut patterns = searches(arguments).filter_map(|text| text.split_once('='));
+    if is_plain(arguments.text("file")) && patterns.all(|(_, name)| is_plain(name)) {
+        compile(arguments, settings)?.check(interfaces)?;
+    }
+    Ok(())
+}
+
+fn compile(arguments: &Arguments, settings: &GraphSettings) -> Result<FplProgram, OpenError> {
+    let path = settings.path(arguments.text("file"));
     let name = path.display().to_string();
     let text = super::input_file::read_text(&path, super::input_file::PROGRAM_MAX)?;
-    let searches = arguments.text("patterns").split(',').filter(|text| !text.is_empty());
-    let searches = searches.map(|text| search_function(text, &site.common.directory));
-    let program =
-        FplProgram::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
-    let mut program = program.map_err(|error| error.to_string())?;
+    let searches = searches(arguments).map(|text| search_function(text, &settings.directory));
+    let searches = searches.collect::<Result<_, _>>()?;
+    Ok(FplProgram::new(&name, &text, arguments.number("cells") as u32, searches)?)
+}
+
+fn searches(arguments: &Arguments) -> impl Iterator<Item = &str> {
+    arguments.text("patterns").split(',').filter(|text| !text.is_empty())
+}
+
+fn make(arguments: &Arguments, site: &BuildContext<'_>) -> Result<Box<dyn Stage>, String> {
+    let mut program = compile(arguments, site.common).map_err(|error| error.to_string())?;
     if !arguments.text("memory").is_empty() {
         let path = site.common.path(arguments.text("memory"));
         program = program.in_file(&path).map_err(|error| error.to_string())?;

@@ -162,7 +162,7 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
     };
     for interface in interfaces {
         if interface.link_type != wanted {
-            bail!("-y {name}: {} has {} and no other", interface.name, link_type_text(interface.link_type));
+            misuse!("-y {name}: {} has {} and no other", interface.name, link_type_text(interface.link_type));
         }
     }
     Ok(())

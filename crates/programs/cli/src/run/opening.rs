@@ -195,7 +195,7 @@ pub(crate) fn check(plan: &Plan, compiler: &Arc<Compiler>, interfaces: &[Interfa
         (node.class.check)(&node.arguments, &fit, &settings).map_err(unboxed).map_err(|error| {
             // A filter depends on the link types of interfaces, other mistakes do not.
             let names = || fit.iter().map(|interface| interface.name.as_str()).collect::<Vec<_>>().join(", ");
-            match error.is::<Error>() {
+            match error.is::<Error>() && !fit.is_empty() {
                 true => error.context(format!("{} on {}", node.name, names())),
                 false => error.context(node.name.clone()),
             }

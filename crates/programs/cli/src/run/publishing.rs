@@ -22,6 +22,7 @@ use tapline_packet::Interface;
 use tapline_stages::{Publish, PublishedSource};
 use tapline_tap_client::{SOCKET_VARIABLE, place_socket};
 
+use crate::mistakes::{mistake, misuse};
 use crate::privileges;
 
 /// Time limit for the log's reader at the end.
@@ -135,9 +136,9 @@ fn rules(path: &Path, places: &[OpenedPlace]) -> Result<Rules> {
         access,
         ..Rules::default()
     };
-    rules.check().map_err(|why| anyhow!("publish: {why}"))?;
+    rules.check().map_err(|why| mistake(format_args!("publish: {why}")))?;
     if let Some(unknown) = rules.unknown().first() {
-        bail!("publish: {}", unknown.replace("[[access]]", "it"));
+        misuse!("publish: {}", unknown.replace("[[access]]", "it"));
     }
     Ok(rules)
 }

@@ -119,7 +119,7 @@ fn refuse_held(account: &ErasureAccount, is_allowed: bool) -> Result<()> {
 fn is_confirmed(account: &ErasureAccount, what: &str) -> Result<bool> {
     let packets = grouped(account.packets_erased);
     if !io::stdin().is_terminal() {
-        bail!(
+        misuse!(
             "{packets} packets would be erased ({what}): say --yes to erase them, --dry-run to see the account"
         );
     }

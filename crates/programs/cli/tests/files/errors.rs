@@ -299,6 +299,19 @@ fn mistakes_of_the_caller_have_their_status() {
     let store = folder.path().join("store").to_str().unwrap().to_owned();
     run(["store", "import", &store, sample::STORED]).succeeded();
     let of_store = format!("store:{store}");
+    let program = folder.path().join("wrong.fpl").to_str().unwrap().to_owned();
+    fs::write(&program, "RETURN PKT.NOTHING;\n").unwrap();
+    let with_program = format!("file({:?}) -> fpl({program:?}) -> drop", sample::STORED);
+    let place = folder.path().join("place").to_str().unwrap().to_owned();
+    let published = format!(
+        "file({:?}) -> publish(dns, users=\"nobody-of-this-name\", socket={place:?})",
+        sample::STORED
+    );
+    let cells = folder.path().join("cells").to_str().unwrap().to_owned();
+    let counting = folder.path().join("count.fpl").to_str().unwrap().to_owned();
+    fs::write(&counting, "M[0] += 1;\nRETURN 1;\n").unwrap();
+    let count = ["capture", "-r", sample::STORED, "--count", "--fpl", &counting, "--fpl-memory-file", &cells];
+    run(count).succeeded();
     for line in [
         &["capture", "-r", sample::STORED, "tcp prot"][..],
         &["capture", "-r", sample::STORED, "tcp and ip6 and arp"],
@@ -326,6 +339,14 @@ fn mistakes_of_the_caller_have_their_status() {
         &["capture", "-r", sample::STORED, "-Q", "in"],
         &["capture", "-r", sample::STORED, "--workers", "2", "--print"],
         &["capture", "-r", sample::STORED, "-y", "NOTHING"],
+        &["capture", "-r", sample::STORED, "-y", "RAW"],
+        &["capture", "-r", sample::STORED, "-Z", "nobody-of-this-name"],
+        &["capture", "-r", sample::STORED, "--fpl", &program, "--count"],
+        &["filter", "explain", "--fpl", &program],
+        &["run", "-e", &with_program],
+        &["run", "--check", "-e", &with_program],
+        &["run", "-e", &published],
+        &["memory", &cells, "--set", "9999999=1"],
         &["capture", "-r", sample::STORED, "-w", "/nonexistent/x", "-C", "much"],
         &["capture", "-r", sample::STORED, "--follow"],
         &["capture", "-r", sample::STORED, "--count", "--spool", "/tmp/x,1G"],
@@ -337,6 +358,7 @@ fn mistakes_of_the_caller_have_their_status() {
         &["find", &store, "--flows", "-w", "a.txt"],
         &["find", "tap:x", "--explain"],
         &["store", "forget", &store, "--yes"],
+        &["store", "forget", &store, "tcp"],
         &["record", "--to", &store],
         &["grep", "[", "-r", sample::STORED],
         &["generate", "-w", "a.pcap", "size=60"],
