@@ -20,46 +20,45 @@ struct Shown {
     name: String,
     meter: Meter,
     extras: Vec<(&'static str, Extra)>,
+    /// Whether a row has these counters already, of those that are being shown.
+    is_taken: bool,
 }
 
 impl InterfaceMeters {
     /// Shows the accounts, in the order of the interfaces.
     pub(crate) fn show(&mut self, meters: &Meters, worker: u16, accounts: &[InterfaceAccount]) {
+        self.shown.iter_mut().for_each(|shown| shown.is_taken = false);
         let (own, others) = accounts.split_at(accounts.len().min(INTERFACES_MAX));
-        for (at, account) in own.iter().enumerate() {
-            self.set(at, meters, worker, (&account.name, class(account)), &counters(account));
+        for account in own {
+            self.take(meters, worker, &account.name, class(account)).show(&counters(account));
         }
         if let Some(class) = others.first().map(class) {
             let sum = others.iter().map(counters).reduce(|sum, more| plus(&sum, &more)).unwrap_or_default();
-            self.set(own.len(), meters, worker, (OTHERS, class), &sum);
+            self.take(meters, worker, OTHERS, class).show(&sum);
         }
     }
 
-    fn set(
-        &mut self,
-        at: usize,
-        meters: &Meters,
-        worker: u16,
-        (name, class): (&str, &str),
-        counters: &[(&'static str, Count)],
-    ) {
-        // Rows of interfaces that could not be opened come last, and make room for new ones.
-        let known = match self.shown.get(at) {
-            Some(shown) if shown.name != name => self.shown.iter().position(|shown| shown.name == name),
-            shown => shown.map(|_| at),
-        };
+    /// The counters of the next row of this name. Rows of one name keep their order, but not their places: those of
+    /// interfaces that could not be opened come last, and make room for new ones.
+    fn take(&mut self, meters: &Meters, worker: u16, name: &str, class: &str) -> &mut Shown {
+        let known = self.shown.iter().position(|shown| !shown.is_taken && shown.name == name);
         let at = known.unwrap_or_else(|| {
             let meter = meters.interface(name, class, worker);
-            self.shown.push(Shown { name: name.to_owned(), meter, extras: Vec::new() });
+            self.shown.push(Shown { name: name.to_owned(), meter, extras: Vec::new(), is_taken: false });
             self.shown.len() - 1
         });
-        for (name, count) in counters {
-            self.shown[at].set(name, count.known().unwrap_or(UNKNOWN));
-        }
+        self.shown[at].is_taken = true;
+        &mut self.shown[at]
     }
 }
 
 impl Shown {
+    fn show(&mut self, counters: &[(&'static str, Count)]) {
+        for (name, count) in counters {
+            self.set(name, count.known().unwrap_or(UNKNOWN));
+        }
+    }
+
     fn set(&mut self, name: &'static str, value: u64) {
         let known = self.extras.iter().position(|(known, _)| *known == name);
         let at = known.or_else(|| {
@@ -196,6 +195,23 @@ mod tests {
         let all: Vec<_> = meters.snapshot().into_iter().map(|slot| (slot.name, lost(&slot.extras))).collect();
         let row = |name: &str| (name.to_owned(), Some(u64::from(name.as_bytes()[0])));
         assert_eq!(all, ["a", "later", "b", "c"].map(row));
+    }
+
+    /// One that was renamed, or came back with another link type, and a new one of its name.
+    #[test]
+    fn rows_of_one_name_have_counters_of_their_own() {
+        let meters = Meters::private();
+        let mut shown = InterfaceMeters::default();
+        for rows in [
+            &[("a", 1), ("x", 9)][..],
+            &[("a", 1), ("a", 2), ("x", 9)],
+            &[("a", 3), ("b", 4), ("a", 5), ("x", 9)],
+        ] {
+            shown.show(&meters, 0, &rows.iter().map(|(name, lost)| live(name, *lost)).collect::<Vec<_>>());
+        }
+        let lost = |extras: &[(String, u64)]| extras.iter().find(|(name, _)| name == "lost_ring").unwrap().1;
+        let all: Vec<_> = meters.snapshot().into_iter().map(|slot| (slot.name, lost(&slot.extras))).collect();
+        assert_eq!(all, [("a", 3), ("x", 9), ("a", 5), ("b", 4)].map(|(name, lost)| (name.to_owned(), lost)));
     }
 
     #[test]
