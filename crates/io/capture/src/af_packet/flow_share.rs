@@ -52,7 +52,8 @@ impl SharedFlowShare {
         self.0.get().and_then(|share| share.as_ref().ok()).map_or(0, |share| share.apart.word(0, 0))
     }
 
-    /// Joins the fanout group of a number, or makes one whose members share packets as the settings say.
+    /// Joins the fanout group of a number, or makes one whose members share packets as the settings say: where a program
+    /// decides, once that is [chosen](Self::choose). Until then the first member gets all.
     pub(super) fn join(
         &self,
         socket: &PacketSocket,
@@ -61,14 +62,23 @@ impl SharedFlowShare {
         settings: &AfPacketSettings,
         ignores_sent: bool,
     ) -> Result<u16, SyscallError> {
-        let share = self.0.get().filter(|_| is_wanted(settings)).and_then(|share| share.as_ref().ok());
-        let Some(program) = share.and_then(|share| share.program(link)) else {
-            return socket.join_fanout(known, settings.fanout, ignores_sent);
-        };
-        let group = socket.join_fanout(known, FanoutMode::ExtendedProgram, ignores_sent)?;
-        // A group ends with its last member: a known number may be that of a new one, without a program.
-        socket.choose_member_by(program)?;
-        Ok(group)
+        let mode = self.program(link, settings).map_or(settings.fanout, |_| FanoutMode::ExtendedProgram);
+        socket.join_fanout(known, mode, ignores_sent)
+    }
+
+    /// Has the program for a link share the packets of a socket's group, where there is one.
+    pub(super) fn choose(
+        &self,
+        socket: &PacketSocket,
+        link: &Link,
+        settings: &AfPacketSettings,
+    ) -> Result<(), SyscallError> {
+        self.program(link, settings).map_or(Ok(()), |program| socket.choose_member_by(program))
+    }
+
+    fn program(&self, link: &Link, settings: &AfPacketSettings) -> Option<&LoadedProgram> {
+        let share = self.0.get().filter(|_| is_wanted(settings))?;
+        share.as_ref().ok()?.program(link)
     }
 }
 

@@ -1,9 +1,9 @@
 //! Fanout groups of workers, one for each interface that is there.
 //!
 //! ```text
-//! the first worker makes the group of an interface, the others join it
-//! the interface is removed:   its sockets keep the group, which no socket of another interface can join; so the first
-//!                             worker that hears of it forgets the group, also where the number comes again
+//! the first socket makes the group of an interface, the others join it
+//! the interface is removed:   its sockets keep the group, which no socket of another interface can join; so where the
+//!                             number comes again, its sockets begin with a new one
 //! ```
 
 use std::collections::BTreeMap;
@@ -32,12 +32,9 @@ impl Groups {
         Ok(group)
     }
 
-    /// Forgets the group of a removed interface, unless the number has a new one already.
-    pub(super) fn forget(&self, if_index: u32, group: u16) {
-        let mut groups = self.lock();
-        if groups.get(&if_index) == Some(&group) {
-            groups.remove(&if_index);
-        }
+    /// Forgets the group that the number had, which is that of a removed interface.
+    pub(super) fn forget(&self, if_index: u32) {
+        self.lock().remove(&if_index);
     }
 }
 
@@ -50,9 +47,7 @@ mod tests {
         let groups = Groups::default();
         let join = |new| groups.join(5, |known| Ok(known.unwrap_or(new))).unwrap();
         assert_eq!((join(1), join(2)), (1, 1), "the second worker joins");
-        groups.forget(5, 1);
-        assert_eq!(join(3), 3);
-        groups.forget(5, 1);
-        assert_eq!(join(4), 3, "the second worker heard later that the first interface was removed");
+        groups.forget(5);
+        assert_eq!((join(3), join(4)), (3, 3));
     }
 }

@@ -5,7 +5,7 @@
 //! switched off              Down           nothing: the kernel takes the socket off, and on again when it is up
 //! switched on               Running        nothing
 //! removed                   Gone           what the ring holds is still lent
-//! created again, same name  Running        one worker: the socket is bound to it; several: a new socket joins its group
+//! created again, same name  Running        one worker: the socket is bound to it; several: new sockets (`workers.rs`)
 //! new, and it is meant      Running        a tap is opened; if that fails, it is tried again (`uncaptured.rs`)
 //! ```
 //!
@@ -42,6 +42,8 @@ impl AfPacket {
 
     /// Follows the changes that have arrived since the last call.
     pub(super) fn follow_links(&mut self) -> Result<(), Error> {
+        // Before the messages: those from before a tap was opened are read then, as that its former interface was removed.
+        self.arrived.append(&mut self.opener.shared.arrivals.take(self.opener.worker));
         let mut changes = std::mem::take(&mut self.changes);
         let heard = self.monitor.changes(&mut changes).map_err(|e| call_error("network interfaces", e));
         let missed = changes.contains(&LinkChange::Missed);
@@ -57,6 +59,7 @@ impl AfPacket {
         if missed {
             self.look_at_all_links()?;
         }
+        self.admit_arrived()?;
         self.close_drained();
         self.try_again()
     }
@@ -93,11 +96,8 @@ impl AfPacket {
     fn look_at_all_links(&mut self) -> Result<(), Error> {
         let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
         // Another interface may have the number by now.
-        let is_there = |tap: &Tap| {
-            links.iter().any(|link| link.index == tap.if_index) && tap.socket.has_interface().unwrap_or(true)
-        };
-        let is_missing = |tap: &&Tap| tap.state != LinkState::Gone && !is_there(tap);
-        let missing: Vec<u32> = self.taps.iter().filter(is_missing).map(|tap| tap.if_index).collect();
+        let missing = self.taps.iter().filter(|tap| tap.state != LinkState::Gone && !has_interface(tap));
+        let missing: Vec<u32> = missing.map(|tap| tap.if_index).collect();
         missing.into_iter().for_each(|index| self.follow_gone(index));
         self.uncaptured.retain(|index| links.iter().any(|link| link.index == index));
         links.iter().try_for_each(|link| self.follow_present(link))
@@ -105,12 +105,11 @@ impl AfPacket {
 
     fn follow_gone(&mut self, if_index: u32) {
         self.uncaptured.retain(|index| index != if_index);
-        let is_it = |tap: &&mut Tap| tap.if_index == if_index && tap.state != LinkState::Gone;
+        // One that has the number by now may be captured already.
+        let is_it =
+            |tap: &&mut Tap| tap.if_index == if_index && tap.state != LinkState::Gone && !has_interface(tap);
         let Some(tap) = self.taps.iter_mut().find(is_it) else { return };
         tap.state = LinkState::Gone;
-        if let Some(group) = tap.group {
-            self.opener.shared.groups.forget(if_index, group);
-        }
         let name = tap.name.clone();
         self.tell(&name, "was removed; the capture continues if it comes back".to_owned(), true);
     }
@@ -144,14 +143,18 @@ impl AfPacket {
             self.uncaptured.retain(|index| index != link.index);
             return Ok(());
         }
-        let came_back = |tap: &Tap| {
-            tap.state == LinkState::Gone && tap.name == link.name && tap.hardware_type == link.hardware_type
-        };
-        match self.taps.iter().position(came_back) {
+        match self.came_back(&link.name, link.hardware_type) {
             Some(index) if self.taps[index].group.is_none() => self.rebind(index, link),
-            Some(index) => self.replace(index, link),
-            None => self.open_new(link),
+            _ => self.open_new(link),
         }
+    }
+
+    /// The tap on a removed interface that one of this name and kind continues.
+    fn came_back(&self, name: &str, hardware_type: u16) -> Option<usize> {
+        let is_former = |tap: &Tap| {
+            tap.state == LinkState::Gone && tap.name == name && tap.hardware_type == hardware_type
+        };
+        self.taps.iter().position(is_former)
     }
 
     /// Binds the same socket to an interface that was created again.
@@ -170,50 +173,82 @@ impl AfPacket {
         Ok(())
     }
 
-    /// Goes on with a new socket, for a member of a group cannot be bound again. The old one stays until it is empty.
-    fn replace(&mut self, index: usize, link: &Link) -> Result<(), Error> {
-        let id = self.taps[index].id;
-        let Some(opened) = self.try_open(link, id)? else { return Ok(()) };
-        // The old tap keeps its block while it has packets; its name no longer stands for the interface.
-        self.taps[index].name.clear();
-        let OpenTap { tap, is_filtered, events, .. } = opened;
-        if is_filtered != self.books[id.0 as usize].is_filtered {
-            self.fail(link, "came back, but ", "the kernel now treats its filter otherwise");
-            return Ok(());
-        }
-        self.taps.push(tap);
-        self.tell_all(events);
-        self.tell(&link.name, "came back".to_owned(), false);
-        self.uncaptured.retain(|index| index != link.index);
-        Ok(())
-    }
-
+    /// Opens a tap on an interface that appeared, or takes the one that another worker opened.
     fn open_new(&mut self, link: &Link) -> Result<(), Error> {
-        let Some(opened) = self.try_open(link, self.next_id())? else { return Ok(()) };
-        self.uncaptured.retain(|index| index != link.index);
-        let is_unfit = opened.unfit.is_some();
-        self.enter(opened);
-        // Of one that cannot have the filter, the event about that says it all.
-        if !is_unfit {
-            self.tell(&link.name, "appeared and is captured too".to_owned(), false);
+        while let Some(opened) = self.try_open(link) {
+            if self.admit(opened)? {
+                break;
+            }
+            // That was on one which had the number before.
         }
         Ok(())
     }
 
     /// Opens a tap while the capture runs. A failure is reported; it does not end the capture.
-    fn try_open(&mut self, link: &Link, id: tapline_packet::InterfaceId) -> Result<Option<OpenTap>, Error> {
-        let rings = self.taps.len() as u64 + 1;
-        let opened = self.opener.open(link, id, rings).and_then(|mut opened| {
-            opened.tap.start().map_err(|e| call_error(&link.name, e))?;
-            Ok(opened)
-        });
-        match opened {
-            Ok(opened) => Ok(Some(opened)),
-            Err(error) => {
-                self.fail(link, "appeared but cannot be captured: ", &error.to_string());
-                Ok(None)
+    fn try_open(&mut self, link: &Link) -> Option<OpenTap> {
+        if let Some(at) = self.arrived.iter().position(|opened| opened.tap.if_index == link.index) {
+            return Some(self.arrived.remove(at));
+        }
+        let (id, rings) = (self.next_id(), self.taps.len() as u64 + 1);
+        let opened = self.opener.open_new(link, id, rings);
+        opened.map_err(|error| self.fail(link, "appeared but cannot be captured: ", &error.to_string())).ok()
+    }
+
+    /// Takes the taps that another worker opened, of which no message came.
+    pub(super) fn admit_arrived(&mut self) -> Result<(), Error> {
+        while !self.arrived.is_empty() {
+            let opened = self.arrived.remove(0);
+            self.admit(opened)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a tap that was opened while the capture runs: its interface is new, or continues a removed one, for a
+    /// member of a group cannot be bound again. Returns whether the interface is there.
+    fn admit(&mut self, mut opened: OpenTap) -> Result<bool, Error> {
+        if self.opener.was_restricted() {
+            // Another worker may have had another program.
+            self.opener.attach_again(&opened.tap, &opened.interface)?;
+        }
+        let (name, if_index) = (opened.tap.name.clone(), opened.tap.if_index);
+        let is_there = has_interface(&opened.tap);
+        if !is_there {
+            opened.tap.state = LinkState::Gone;
+        }
+        self.uncaptured.retain(|index| index != if_index);
+        let (is_filtered, is_unfit) = (opened.is_filtered, opened.unfit.is_some());
+        let former = self.came_back(&name, opened.tap.hardware_type);
+        let id = former.map(|index| self.taps[index].id);
+        if let Some(index) = former {
+            // The old tap keeps its block while it has packets; its name no longer stands for the interface.
+            self.taps[index].name.clear();
+        }
+        // Packets that the kernel filters no longer are those of another interface: the engine filters them.
+        match id.filter(|id| is_filtered || !self.books[id.0 as usize].is_filtered) {
+            Some(id) => {
+                let OpenTap { mut tap, refuses, events, .. } = opened;
+                tap.set_interface(id);
+                self.books[id.0 as usize].refuses |= refuses;
+                self.taps.push(tap);
+                self.tell_all(events);
+            }
+            None => {
+                opened.tap.set_interface(self.next_id());
+                self.enter(opened);
             }
         }
+        match former {
+            Some(_) => self.tell(&name, "came back".to_owned(), false),
+            // Of one that cannot have the filter, the event about that says it all.
+            None if is_unfit => {}
+            None => self.tell(&name, "appeared and is captured too".to_owned(), false),
+        }
+        Ok(is_there)
+    }
+
+    /// Whether the interface of a row is called so: it may have been renamed since, and another may have its name.
+    pub(super) fn is_called(&self, row: usize, name: &str) -> bool {
+        self.taps.iter().any(|tap| tap.id.0 as usize == row && tap.name == name)
     }
 
     /// Drops taps that were replaced and have nothing left, but not while a batch is lent.
@@ -236,4 +271,9 @@ impl AfPacket {
         });
         self.current = 0;
     }
+}
+
+/// Whether the interface that a tap was opened on is still there, under whatever name.
+fn has_interface(tap: &Tap) -> bool {
+    tap.socket.has_interface().unwrap_or(true)
 }

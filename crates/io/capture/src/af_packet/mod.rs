@@ -14,6 +14,7 @@
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
 //! | `flow_share` | the program that shares packets among workers |
 //! | `spares` | sockets kept for interfaces that come later |
+//! | `workers` | taps of several workers on one interface |
 //! | `uncaptured` | interfaces that could not be opened then |
 //! | `groups` | fanout groups of workers |
 //! | `growing` | rings that begin small |
@@ -55,6 +56,7 @@ mod tap;
 mod timestamps;
 mod uncaptured;
 mod vlan;
+mod workers;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -85,9 +87,10 @@ pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use growing::Growth;
-use opener::{OpenTap, Opener, Shared};
+use opener::{OpenTap, Opener};
 use tap::Tap;
 use uncaptured::UncapturedList;
+use workers::Shared;
 
 /// The time beyond the latency that blocks may take to be handed over after a stop, before the account is given as it
 /// is.
@@ -109,6 +112,8 @@ pub struct AfPacket {
     interfaces: Vec<Interface>,
     books: Vec<Book>,
     taps: Vec<Tap>,
+    /// Taps that another worker opened for this one, and which are not among `taps` yet.
+    arrived: Vec<OpenTap>,
     /// Rings that are being made.
     growing: Vec<Growth>,
     /// The tap whose block is lent; the next search begins with it.
@@ -172,10 +177,10 @@ impl AfPacket {
     pub fn open_workers(settings: AfPacketSettings) -> Result<Vec<AfPacket>, Error> {
         let count = settings.workers.max(1);
         let settings = Arc::new(AfPacketSettings { workers: count, ..settings });
-        let shared = Shared::default();
+        let shared = Shared::of(count);
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
-            workers.push(AfPacket::closed(Arc::clone(&settings), shared.clone(), number == 0)?);
+            workers.push(AfPacket::closed(Arc::clone(&settings), shared.clone(), number)?);
         }
         for worker in &mut workers {
             worker.start()?;
@@ -194,17 +199,18 @@ impl AfPacket {
     }
 
     /// Opens all taps; with several, none lets packets in yet.
-    fn closed(settings: Arc<AfPacketSettings>, shared: Shared, is_first: bool) -> Result<AfPacket, Error> {
+    fn closed(settings: Arc<AfPacketSettings>, shared: Shared, worker: usize) -> Result<AfPacket, Error> {
         let fail = |error: AfPacketError| Error::source("capture", error);
-        let opener = Opener::new(settings, shared).map_err(fail)?;
+        let opener = Opener::new(settings, shared, worker).map_err(fail)?;
         let monitor = opener.monitor().map_err(fail)?;
         let wakeup = Wakeup::new().map_err(|e| fail(AfPacketError::of_call("capture", e)))?;
         let mut source = AfPacket {
             opener,
-            is_first,
+            is_first: worker == 0,
             interfaces: Vec::new(),
             books: Vec::new(),
             taps: Vec::new(),
+            arrived: Vec::new(),
             growing: Vec::new(),
             current: 0,
             is_lent: false,
@@ -230,7 +236,7 @@ impl AfPacket {
 
     /// Opens a tap on every interface that the settings name.
     fn open_present(&mut self) -> Result<(), Error> {
-        let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
+        let links = self.opener.links_at_start().map_err(|error| Error::source("capture", error))?;
         let patterns = &self.opener.patterns;
         let is_meant = |link: &&tapline_sys::Link| {
             patterns.is_named(&link.name) || (link.is_up() && patterns.matches(&link.name))
@@ -238,7 +244,11 @@ impl AfPacket {
         let meant: Vec<_> = links.iter().filter(is_meant).cloned().collect();
         let (mut fits, mut unfit) = (false, None);
         for link in &meant {
-            let mut opened = self.opener.open(link, self.next_id(), meant.len() as u64)?;
+            let opened = self.opener.open(link, self.next_id(), meant.len() as u64);
+            if opened.is_err() && !self.is_first && matches!(self.opener.route.link(link.index), Ok(None)) {
+                continue;
+            }
+            let mut opened = opened?;
             fits |= opened.unfit.is_none();
             unfit = unfit.or(opened.unfit.take());
             self.enter(opened);
@@ -464,6 +474,8 @@ impl Source for AfPacket {
             return Ok(());
         }
         self.finish_growing(true);
+        self.arrived.append(&mut self.opener.shared.arrivals.take_last(self.opener.worker));
+        self.admit_arrived()?;
         for tap in &self.taps {
             tap.socket.attach_drop_all().map_err(|e| call_error(&tap.name, e))?;
         }
@@ -491,6 +503,9 @@ impl Source for AfPacket {
             for tap in &self.taps {
                 self.opener.attach_again(tap, &self.interfaces[tap.id.0 as usize])?;
             }
+            let Opener { shared, worker, .. } = &self.opener;
+            let attach = |opened: &OpenTap| self.opener.attach_again(&opened.tap, &opened.interface);
+            shared.arrivals.try_for_each(*worker, attach)?;
         }
         Ok(true)
     }
@@ -515,7 +530,7 @@ impl Source for AfPacket {
         }
         let ids = 0..self.interfaces.len() as u32;
         let mut accounts = ids.map(|id| self.interface_account(InterfaceId(id))).collect();
-        self.uncaptured.add_to(&mut accounts);
+        self.uncaptured.add_to(&mut accounts, |row, name| self.is_called(row, name));
         accounts
     }
 
@@ -551,7 +566,10 @@ impl Drop for AfPacket {
     fn drop(&mut self) {
         self.finish_growing(true);
         let mut taps = std::mem::take(&mut self.taps);
-        let mut spares = self.opener.spares.take();
+        let arrivals = &self.opener.shared.arrivals;
+        drop(arrivals.take_last(self.opener.worker));
+        // Workers that go on may need them.
+        let mut spares = if arrivals.is_open() { Vec::new() } else { self.opener.spares.take() };
         std::thread::scope(|scope| {
             while taps.len() + spares.len() > CLOSED_IN_TURN {
                 let (some, more) = (last(&mut taps), last(&mut spares));

@@ -22,12 +22,11 @@ use tapline_sys::{
 use super::block::Frame;
 use super::counting::{Counting, KernelTally};
 use super::extended::{Accepted, Loaded, text};
-use super::flow_share::SharedFlowShare;
-use super::groups::Groups;
 use super::growing::{self, Growable};
 use super::pattern::Patterns;
 use super::spares::Spares;
 use super::tap::{Parts, Tap};
+use super::workers::Shared;
 use super::{AfPacketError, AfPacketSettings, CaptureDirection, kernel_filter, size, timestamps};
 use crate::link_state::LinkState;
 
@@ -45,16 +44,6 @@ const EINVAL: i32 = 22;
 
 /// The filter of an interface whose packets are all refused.
 const REFUSE_ALL: [Insn; 1] = [Insn::new(code::RET | code::K, 0)];
-
-/// State that workers share.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Shared {
-    pub(super) groups: Groups,
-    /// Filters that were too large for classic BPF.
-    loaded: Loaded,
-    /// Programs that share packets by flow.
-    flow_share: SharedFlowShare,
-}
 
 /// A filter in place of the capture filter.
 #[derive(Debug)]
@@ -74,11 +63,14 @@ pub(super) struct Opener {
     pub(super) control: LinkControl,
     pub(super) spares: Spares,
     pub(super) shared: Shared,
+    /// Number of the worker that opens.
+    pub(super) worker: usize,
     memory: u64,
     restriction: RefCell<Restriction>,
 }
 
 /// A tap, and what there is to say of it.
+#[derive(Debug)]
 pub(super) struct OpenTap {
     pub(super) tap: Tap,
     pub(super) interface: Interface,
@@ -92,12 +84,13 @@ pub(super) struct OpenTap {
 }
 
 /// The ring that an interface is to have, one of `rings` in all.
-struct RingWish {
-    id: InterfaceId,
-    speed: Option<u64>,
-    rings: u64,
+#[derive(Clone, Copy)]
+pub(super) struct RingWish {
+    pub(super) id: InterfaceId,
+    pub(super) speed: Option<u64>,
+    pub(super) rings: u64,
     /// Whether it may begin small.
-    grows: bool,
+    pub(super) grows: bool,
 }
 
 /// A socket's set-up.
@@ -106,7 +99,7 @@ struct SetUp {
     is_filtered: bool,
 }
 
-enum InterfaceFilter {
+pub(super) enum InterfaceFilter {
     AcceptAll,
     Program(CompiledFilter),
     /// The interface's link type cannot have the capture filter; the compiler's message.
@@ -139,7 +132,11 @@ struct Programs {
 
 impl Opener {
     /// Sockets to ask with, in the right namespace.
-    pub(super) fn new(settings: Arc<AfPacketSettings>, shared: Shared) -> Result<Opener, AfPacketError> {
+    pub(super) fn new(
+        settings: Arc<AfPacketSettings>,
+        shared: Shared,
+        worker: usize,
+    ) -> Result<Opener, AfPacketError> {
         let namespace = settings.netns.as_deref().map(open_namespace).transpose()?;
         let ask = || Ok((RouteSocket::open()?, LinkControl::open()?));
         let asked = within(&settings, namespace.as_ref(), ask)?;
@@ -154,8 +151,9 @@ impl Opener {
             patterns,
             route,
             control,
-            spares: Spares::new(namespace),
+            spares: Spares::new(namespace, shared.kept.clone()),
             shared,
+            worker,
             memory,
             restriction,
         })
@@ -179,36 +177,35 @@ impl Opener {
         }
     }
 
-    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
-    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<OpenTap, Error> {
-        self.open_ring(link, id, rings, true)
-    }
-
-    /// As [`open`](Self::open); `grows` says whether the ring may begin small.
-    fn open_ring(&mut self, link: &Link, id: InterfaceId, rings: u64, grows: bool) -> Result<OpenTap, Error> {
+    /// Opens a tap with a socket, which is in no group of workers yet.
+    pub(super) fn open_ring(
+        &mut self,
+        socket: PacketSocket,
+        link: &Link,
+        interface: &Interface,
+        filter: &InterfaceFilter,
+        wish: &RingWish,
+    ) -> Result<OpenTap, Error> {
         let mut events = Vec::new();
-        let name = link.name.as_str();
-        let speed = self.control.speed(name).ok().flatten();
-        let interface = self.describe(link, speed);
-        let filter = self.wanted(&interface)?;
-        events.extend(filter.unfit().map(|reason| unfit_event(&interface, reason)));
-        self.check_queue(link).map_err(|error| Error::source(name, error))?;
-        let socket = self.spares.socket(name).map_err(|error| Error::source(name, error))?;
-        let wish = RingWish { id, speed, rings, grows };
-        let set_up = match self.set_up(&socket, link, &filter, &wish, &mut events) {
+        events.extend(filter.unfit().map(|reason| unfit_event(interface, reason)));
+        let set_up = match self.set_up(&socket, link, filter, wish, &mut events) {
             Ok(Some(set_up)) => set_up,
             failed => {
                 self.put_back(socket, link);
+                failed?;
                 // An old kernel: the ring is whole from the start.
-                return failed.and_then(|_| self.open_ring(link, id, rings, false));
+                let socket =
+                    self.spares.socket(&link.name).map_err(|error| Error::source(&link.name, error))?;
+                let wish = RingWish { grows: false, ..*wish };
+                return self.open_ring(socket, link, interface, filter, &wish);
             }
         };
         let SetUp { parts, is_filtered } = set_up;
         let tap = Tap::new(link, socket, parts);
         events.extend(state_event(&tap));
-        let is_filtered = is_filtered && !self.is_lent_unfit(&filter);
+        let is_filtered = is_filtered && !self.is_lent_unfit(filter);
         let refuses = is_filtered && !matches!(filter, InterfaceFilter::AcceptAll);
-        let unfit = filter.unfit().map(str::to_owned);
+        let (interface, unfit) = (interface.clone(), filter.unfit().map(str::to_owned));
         Ok(OpenTap { tap, interface, is_filtered, refuses, unfit, events })
     }
 
@@ -222,7 +219,7 @@ impl Opener {
         events: &mut Vec<Event>,
     ) -> Result<Option<SetUp>, Error> {
         let name = link.name.as_str();
-        let &RingWish { id, speed, rings, grows } = wish;
+        let RingWish { id, speed, rings, grows } = *wish;
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
@@ -261,14 +258,6 @@ impl Opener {
         self.join_promiscuous(link, socket, events);
         socket.bind(link.index).map_err(fail)?;
         let (mut group, mut growable) = (None, None);
-        if is_shared {
-            let Shared { groups, flow_share, .. } = &self.shared;
-            let ignores_sent = self.ignores_sent(link.is_loopback());
-            let join = |known| flow_share.join(socket, link, known, &self.settings, ignores_sent);
-            group = Some(groups.join(link.index, join).map_err(fail)?);
-            let refusal = self.shared.flow_share.refusal(link, &self.settings);
-            events.extend(refusal.map(|text| Event { interface: name.to_owned(), text, is_warning: false }));
-        }
         if first.is_some() {
             let Ok(alone) = growing::make_group(socket, self.ignores_sent(link.is_loopback())) else {
                 return Ok(None);
@@ -284,7 +273,7 @@ impl Opener {
     }
 
     /// Puts a socket back among the spare ones: its interface could not be opened, or is gone.
-    pub(super) fn put_back(&mut self, socket: PacketSocket, link: &Link) {
+    pub(super) fn put_back(&self, socket: PacketSocket, link: &Link) {
         if self.joins_promiscuous(&link.name, link.is_loopback()) {
             // Where it was not joined there is nothing to leave.
             let _ = socket.leave_promiscuous(link.index);
@@ -293,7 +282,7 @@ impl Opener {
     }
 
     /// Refuses a receive queue that the interface does not have.
-    fn check_queue(&mut self, link: &Link) -> Result<(), AfPacketError> {
+    pub(super) fn check_queue(&mut self, link: &Link) -> Result<(), AfPacketError> {
         let told = self.control.receive_queues(&link.name).ok().filter(|queues| *queues > 0);
         let queues = told.unwrap_or(link.rx_queues).max(1);
         match self.settings.queue {
@@ -313,7 +302,7 @@ impl Opener {
         }
     }
 
-    fn describe(&self, link: &Link, speed: Option<u64>) -> Interface {
+    pub(super) fn describe(&self, link: &Link, speed: Option<u64>) -> Interface {
         let mut interface = Interface::new(&link.name, LinkType::of_hardware(link.hardware_type));
         interface.description.clone_from(&link.alias);
         interface.snap_len = self.settings.snap_len();
@@ -325,7 +314,7 @@ impl Opener {
     }
 
     /// The filter of an interface.
-    fn wanted(&self, interface: &Interface) -> Result<InterfaceFilter, Error> {
+    pub(super) fn wanted(&self, interface: &Interface) -> Result<InterfaceFilter, Error> {
         let compiled = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface));
         match (compiled, &*self.restriction.borrow()) {
             (Ok(_), Restriction::To(program)) => Ok(InterfaceFilter::Program(program.clone())),

@@ -1,6 +1,8 @@
 //! Sockets for interfaces that come later. Opening one needs a right that is given up once the capture runs, so some are
 //! opened in advance and kept: they cost a descriptor each.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use tapline_sys::{NetNs, PacketSocket, SyscallError};
 
 use super::AfPacketError;
@@ -15,13 +17,28 @@ const NO_DESCRIPTOR: [i32; 2] = [23, 24];
 #[derive(Debug)]
 pub(super) struct Spares {
     namespace: Option<NetNs>,
+    kept: KeptSockets,
+}
+
+/// Sockets that workers keep together: one of them opens those of all.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KeptSockets(Arc<Mutex<Kept>>);
+
+#[derive(Debug, Default)]
+struct Kept {
     sockets: Vec<PacketSocket>,
-    kept_max: usize,
+    max: usize,
+}
+
+impl KeptSockets {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Spares {
-    pub(super) fn new(namespace: Option<NetNs>) -> Spares {
-        Spares { namespace, sockets: Vec::new(), kept_max: 0 }
+    pub(super) fn new(namespace: Option<NetNs>, kept: KeptSockets) -> Spares {
+        Spares { namespace, kept }
     }
 
     pub(super) fn namespace(&self) -> Option<&NetNs> {
@@ -29,41 +46,66 @@ impl Spares {
     }
 
     /// Opens sockets in advance, `more` than usual.
-    pub(super) fn fill(&mut self, more: usize) {
-        self.kept_max = SPARES + more;
-        while self.sockets.len() < self.kept_max {
+    pub(super) fn fill(&self, more: usize) {
+        let mut kept = self.kept.lock();
+        kept.max += SPARES + more;
+        while kept.sockets.len() < kept.max {
             match self.open() {
-                Ok(socket) => self.sockets.push(socket),
+                Ok(socket) => kept.sockets.push(socket),
                 Err(_) => return,
             }
         }
     }
 
     /// A new socket for an interface, or one that was kept.
-    pub(super) fn socket(&mut self, interface: &str) -> Result<PacketSocket, AfPacketError> {
-        let kept = self.kept_max;
-        let none_left = |source: SyscallError| match kept > 0 && !NO_DESCRIPTOR.contains(&source.errno()) {
-            true => AfPacketError::NoSocketLeft { kept, source },
+    pub(super) fn socket(&self, interface: &str) -> Result<PacketSocket, AfPacketError> {
+        let mut kept = self.kept.lock();
+        self.next(&mut kept, interface)
+    }
+
+    /// As [`socket`](Self::socket), several; if there are fewer, none is taken.
+    pub(super) fn sockets(&self, interface: &str, count: usize) -> Result<Vec<PacketSocket>, AfPacketError> {
+        let mut kept = self.kept.lock();
+        let mut taken = Vec::with_capacity(count);
+        while taken.len() < count {
+            match self.next(&mut kept, interface) {
+                Ok(socket) => taken.push(socket),
+                Err(error) => {
+                    let Kept { sockets, max } = &mut *kept;
+                    sockets.append(&mut taken);
+                    sockets.truncate(*max);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn next(&self, kept: &mut Kept, interface: &str) -> Result<PacketSocket, AfPacketError> {
+        let max = kept.max;
+        let none_left = |source: SyscallError| match max > 0 && !NO_DESCRIPTOR.contains(&source.errno()) {
+            true => AfPacketError::NoSocketLeft { kept: max, source },
             false => AfPacketError::of_call(interface, source),
         };
-        self.open().or_else(|error| self.sockets.pop().ok_or_else(|| none_left(error)))
+        self.open().or_else(|error| kept.sockets.pop().ok_or_else(|| none_left(error)))
     }
 
     /// Whether a socket is kept.
     pub(super) fn is_any_left(&self) -> bool {
-        !self.sockets.is_empty()
+        !self.kept.lock().sockets.is_empty()
     }
 
     /// Keeps a socket that is not needed, where there is room; not one of a fanout group, as only its end takes it out.
-    pub(super) fn put_back(&mut self, socket: PacketSocket) {
-        if self.sockets.len() < self.kept_max && socket.reset().is_ok() {
-            self.sockets.push(socket);
+    pub(super) fn put_back(&self, socket: PacketSocket) {
+        let mut kept = self.kept.lock();
+        if kept.sockets.len() < kept.max && socket.reset().is_ok() {
+            kept.sockets.push(socket);
         }
     }
 
     /// All that are kept.
-    pub(super) fn take(&mut self) -> Vec<PacketSocket> {
-        std::mem::take(&mut self.sockets)
+    pub(super) fn take(&self) -> Vec<PacketSocket> {
+        std::mem::take(&mut self.kept.lock().sockets)
     }
 
     fn open(&self) -> Result<PacketSocket, SyscallError> {
@@ -93,12 +135,13 @@ mod tests {
             let read = namespace.command("cat").arg(path).output().unwrap();
             String::from_utf8(read.stdout).unwrap().trim().parse::<u32>().unwrap()
         };
-        let mut spares = Spares::new(Some(NetNs::open(namespace.name()).unwrap()));
+        let spares = Spares::new(Some(NetNs::open(namespace.name()).unwrap()), KeptSockets::default());
+        let kept = || spares.kept.lock().sockets.len();
         spares.fill(0);
-        assert_eq!(spares.sockets.len(), SPARES);
+        assert_eq!(kept(), SPARES);
         let geometry = RingGeometry { block_len: 1 << 16, block_count: 2, retire_ms: 10 };
         for name in [FAR, NEAR] {
-            let socket = spares.sockets.pop().unwrap();
+            let socket = spares.kept.lock().sockets.pop().unwrap();
             let ring = socket.map_ring(&geometry, false).unwrap();
             socket.join_promiscuous(number(name)).unwrap();
             socket.bind(number(name)).unwrap();
@@ -106,18 +149,18 @@ mod tests {
             drop(ring);
             socket.leave_promiscuous(number(name)).unwrap();
             spares.put_back(socket);
-            assert_eq!(spares.sockets.len(), SPARES, "{name}");
+            assert_eq!(kept(), SPARES, "{name}");
         }
         let (grouped, bound) = (spares.socket(FAR).unwrap(), spares.socket(FAR).unwrap());
         grouped.bind(number(FAR)).unwrap();
         grouped.join_fanout(None, tapline_sys::FanoutMode::Hash, false).unwrap();
         bound.bind(number(NEAR)).unwrap();
-        spares.sockets.truncate(3);
+        spares.kept.lock().sockets.truncate(3);
         spares.put_back(grouped);
-        assert_eq!(spares.sockets.len(), 3, "a group keeps its members");
+        assert_eq!(kept(), 3, "a group keeps its members");
         namespace.ip(&["link", "delete", NEAR]).unwrap();
         assert!(!bound.has_interface().unwrap());
         spares.put_back(bound);
-        assert_eq!(spares.sockets.len(), 4, "its interface was removed");
+        assert_eq!(kept(), 4, "its interface was removed");
     }
 }

@@ -134,6 +134,19 @@ impl Tap {
         }
     }
 
+    /// Gives packets the number of another interface. To be called before any was lent.
+    pub(super) fn set_interface(&mut self, id: InterfaceId) {
+        self.id = id;
+        self.frame.interface = id;
+    }
+
+    /// The socket alone, without its ring.
+    pub(super) fn into_socket(self) -> PacketSocket {
+        let Tap { socket, ring, .. } = self;
+        drop(ring);
+        socket
+    }
+
     /// Whether the ring should grow: since the last call a block was full before its time.
     pub(super) fn take_crowded(&mut self) -> bool {
         std::mem::take(&mut self.is_crowded) && self.growable.is_some()

@@ -1,8 +1,7 @@
 //! Interfaces that are meant and are there, but could not be opened: reported once, tried again, and in the account, as
 //! nobody knows how many packets they had.
 //!
-//! An attempt may fail because another worker has not heard yet that an interface of the same number was removed, or
-//! because no socket was left.
+//! An attempt may fail because no socket was left.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -109,15 +108,22 @@ impl UncapturedList {
     }
 
     /// Adds the unknown losses to the rows of their interfaces; those without one get it.
-    pub(super) fn add_to(&self, accounts: &mut Vec<InterfaceAccount>) {
+    /// `is_called` says whether the interface of a row is called so by now.
+    pub(super) fn add_to(
+        &self,
+        accounts: &mut Vec<InterfaceAccount>,
+        is_called: impl Fn(usize, &str) -> bool,
+    ) {
+        let rows = accounts.len();
         let now = self.list.iter().filter(|one| is_counted(one.since)).map(|one| (&one.link.name, &one.why));
         for (name, why) in self.former.iter().map(|(name, why)| (name, why)).chain(now) {
-            match accounts.iter_mut().find(|account| account.name == *name) {
-                Some(known) => known.losses.push(Loss {
-                    place: LossPoint::Uncaptured,
-                    counter: why.clone(),
-                    count: Count::Unknown,
-                }),
+            let loss = Loss { place: LossPoint::Uncaptured, counter: why.clone(), count: Count::Unknown };
+            let is_its = |(row, account): &(usize, &mut InterfaceAccount)| match *row < rows {
+                true => is_called(*row, name),
+                false => account.name == *name,
+            };
+            match accounts.iter_mut().enumerate().rfind(is_its) {
+                Some((_, known)) => known.losses.push(loss),
                 None => accounts.push(InterfaceAccount::of_uncaptured(name, why)),
             }
         }
@@ -192,13 +198,15 @@ mod tests {
             list.note(&link(index), "no socket");
         }
         let mut accounts = Vec::new();
-        list.add_to(&mut accounts);
+        list.add_to(&mut accounts, |_, _| false);
         assert_eq!(accounts.len(), 0, "all of them have just come");
         list.list.iter_mut().skip(1).for_each(|one| one.since -= AGAIN);
         list.note(&link(1), "no memory");
         list.retain(|index| index == 3);
-        let mut accounts = vec![InterfaceAccount::of_file("v1", 5)];
-        list.add_to(&mut accounts);
+        // Another interface was called v2 when it was opened.
+        let mut accounts = vec![InterfaceAccount::of_file("v1", 5), InterfaceAccount::of_file("v2", 6)];
+        list.add_to(&mut accounts, |row, name| ["v1", "w2"][row] == name);
+        assert!(accounts.remove(1).losses.is_empty());
         let row = |account: &InterfaceAccount| (account.name.clone(), account.losses[0].counter.clone());
         let rows: Vec<(String, String)> = accounts.iter().map(row).collect();
         let expected = [("v1", "no memory"), ("v2", "no socket"), ("v3", "no socket")];
@@ -219,7 +227,7 @@ mod tests {
         };
         let last_row = |list: &UncapturedList| {
             let mut accounts = Vec::new();
-            list.add_to(&mut accounts);
+            list.add_to(&mut accounts, |_, _| false);
             accounts.last().map(|account| (account.name.clone(), account.losses[0].counter.clone()))
         };
         let further = |failures: u32| {

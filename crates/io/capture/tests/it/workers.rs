@@ -54,6 +54,34 @@ fn workers_share_packets_and_keep_flows_together() {
     assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
 }
 
+/// A worker that hears later of an interface has its share all the same: joining then, it would refuse packets at first.
+#[test]
+fn an_interface_that_appears_is_shared_at_once() {
+    let Some(namespace) = bench("an_interface_that_appears_is_shared_at_once") else { return };
+    let settings = AfPacketSettings { workers: 3, ..settings(&namespace, &["far*"]) };
+    let mut workers = AfPacket::open_workers(settings).unwrap();
+    let mut sent = 0;
+    for round in 1..=3 {
+        namespace.add_pair("near7", "far7").unwrap();
+        let text = if round == 1 { "appeared and is captured" } else { "came back" };
+        drive(&mut workers[0], |_, events| told(events, "far7", text));
+        sent += send(&namespace, "near7", 3_000, datagram);
+        workers[1..].iter_mut().for_each(|worker| drop(worker.events()));
+        arrive_among(&mut workers, sent);
+        namespace.ip(&["link", "delete", "near7"]).unwrap();
+    }
+    let mut sum = Vec::new();
+    for worker in &mut workers {
+        let packets = finish(worker);
+        assert!(!packets.is_empty());
+        assert_eq!(worker.interfaces().len(), 2, "far7 is one interface each time");
+        merge_interfaces(&mut sum, worker.account());
+    }
+    assert_eq!(sum[1].imbalance(), None);
+    let ring = sum[1].ring.unwrap();
+    assert_eq!((sum.len(), ring.received, sum[1].delivered + ring.dropped), (2, sent, sent));
+}
+
 /// Owners of each flow and packets of each worker; `flow_of` finds the number of a flow.
 fn owners(
     workers: &mut [AfPacket],
