@@ -30,7 +30,7 @@ impl InterfaceMeters {
         self.shown.iter_mut().for_each(|shown| shown.is_taken = false);
         let (own, others) = accounts.split_at(accounts.len().min(INTERFACES_MAX));
         for account in own {
-            self.take(meters, worker, &account.name, class(account)).show(&counters(account));
+            self.take(meters, worker, &account.name, class(account)).show(&row(account));
         }
         if let Some(class) = others.first().map(class) {
             let sum = others.iter().map(counters).reduce(|sum, more| plus(&sum, &more)).unwrap_or_default();
@@ -79,6 +79,14 @@ fn class(account: &InterfaceAccount) -> &'static str {
         InterfaceAccount { is_generated: true, .. } => "generated",
         _ => "file",
     }
+}
+
+/// The counters of an interface in a row of its own. One that could not be captured has no ring that counted 0.
+fn row(account: &InterfaceAccount) -> Vec<(&'static str, Count)> {
+    let mut counters = counters(account);
+    let of_ring = counters.iter_mut().filter(|(name, _)| account.is_uncaptured() && *name != "delivered");
+    of_ring.for_each(|(_, count)| *count = Count::Unknown);
+    counters
 }
 
 /// The counters that apply to an interface: eight at most, as a slot has no room for more.
@@ -179,6 +187,12 @@ mod tests {
         let account = InterfaceAccount { losses: vec![loss], ..live("v0", 0) };
         assert_eq!(lost_at(&account, LossPoint::Nic), Count::Unknown);
         assert_eq!(lost_at(&live("v0", 0), LossPoint::Nic), Count::Known(3));
+        let unknown = |account: &InterfaceAccount| {
+            row(account).into_iter().filter(|(_, count)| *count == Count::Unknown).count()
+        };
+        assert_eq!(unknown(&account), 3, "packets of it came: it was captured later");
+        let ring = Some(RingAccount::default());
+        assert_eq!(unknown(&InterfaceAccount { ring, ..account }), 7, "all but packets lent");
     }
 
     #[test]

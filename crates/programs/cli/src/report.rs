@@ -520,6 +520,8 @@ mod tests {
         let table = table(&account);
         let rows: Vec<&str> = table.lines().filter(|line| line.contains("v7")).collect();
         assert!(matches!(rows.as_slice(), [row] if row.contains("uncaptured, no socket")), "{table}");
+        let row = &json(&account)["account"]["interfaces"][1];
+        assert!(row["ring"].is_null() && row["kernel_filtered"].is_null(), "{row}");
     }
 
     #[test]

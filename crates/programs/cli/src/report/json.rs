@@ -70,11 +70,13 @@ fn unfit_json(filter: &FilterAccount) -> Value {
 }
 
 pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
+    // One that could not be captured has no ring that counted 0.
+    let is_captured = !interface.is_uncaptured();
     json!({
         "name": interface.name,
         "losses": interface.losses.iter().map(loss_json).collect::<Vec<_>>(),
-        "kernel_filtered": interface.kernel_filtered.known(),
-        "ring": interface.ring.map(|ring| json!({
+        "kernel_filtered": interface.kernel_filtered.known().filter(|_| is_captured),
+        "ring": interface.ring.filter(|_| is_captured).map(|ring| json!({
             "received": ring.received,
             "dropped": ring.dropped,
             "freezes": ring.freezes,
