@@ -69,6 +69,8 @@ struct Node {
     meter: Meter,
     /// The outputs that lead to the node.
     inputs: Vec<Input>,
+    /// Whether a stage before it makes interfaces of its own.
+    is_renumbered: bool,
     /// Packets that were handed to it before the last change.
     handed_before: u64,
     received: Amount,
@@ -155,6 +157,10 @@ impl Graph {
         let NewNode { key, name, class, inputs, stage } = new;
         let id = self.nodes.len();
         let mut joined = Vec::new();
+        let is_renumbered = inputs.iter().any(|&(from, _)| {
+            let before = &self.nodes[from];
+            before.is_renumbered || before.stage.has_own_interfaces()
+        });
         for (from, port) in inputs {
             let ports = &mut self.nodes[from].ports;
             if ports.len() <= port {
@@ -164,7 +170,7 @@ impl Graph {
             joined.push(Input { from, port, before: ports[port].passed.packets });
         }
         let node = match old {
-            Some(old) => Node { inputs: joined, ..old },
+            Some(old) => Node { inputs: joined, is_renumbered, ..old },
             None => Node {
                 key,
                 meter: self.meters.slot(&name, class, self.worker),
@@ -173,6 +179,7 @@ impl Graph {
                 stage: stage.expect("a new node has a stage"),
                 ports: vec![Port::default()],
                 inputs: joined,
+                is_renumbered,
                 handed_before: 0,
                 received: Amount::default(),
             },
@@ -195,7 +202,8 @@ impl Graph {
         let mut finished = Ok(());
         for at in 0..self.nodes.len() {
             if !stays(self.nodes[at].key) {
-                let end = self.call(at, |stage, out| stage.finish(tick, out).map(|()| StageStatus::Running));
+                let tick = TickContext { is_renumbered: self.nodes[at].is_renumbered, ..*tick };
+                let end = self.call(at, |stage, out| stage.finish(&tick, out).map(|()| StageStatus::Running));
                 finished = finished.and(end.map(|_| ()));
             }
         }
@@ -256,7 +264,7 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn idle(&mut self) -> Result<(), Error> {
-        self.each(|stage, _| stage.idle().map(|()| StageStatus::Running)).map(|_| ())
+        self.each(|stage, _, _| stage.idle().map(|()| StageStatus::Running)).map(|_| ())
     }
 
     /// Passes the time to every stage. Returns [`StageStatus::Complete`] if one of them is complete, and so is the
@@ -265,7 +273,8 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn tick(&mut self, tick: &TickContext<'_>) -> Result<StageStatus, Error> {
-        let ticked = self.each(|stage, out| stage.tick(tick, out));
+        let ticked =
+            self.each(|stage, is_renumbered, out| stage.tick(&TickContext { is_renumbered, ..*tick }, out));
         self.show_gauges();
         ticked
     }
@@ -289,7 +298,10 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn finish(&mut self, tick: &TickContext<'_>) -> Result<(), Error> {
-        let finished = self.each(|stage, out| stage.finish(tick, out).map(|()| StageStatus::Running));
+        let finished = self.each(|stage, is_renumbered, out| {
+            let finished = stage.finish(&TickContext { is_renumbered, ..*tick }, out);
+            finished.map(|()| StageStatus::Running)
+        });
         self.show_gauges();
         finished.map(|_| ())
     }
@@ -324,12 +336,13 @@ impl Graph {
 
     fn each(
         &mut self,
-        mut act: impl FnMut(&mut dyn Stage, &mut Out<'_>) -> Result<StageStatus, Error>,
+        mut act: impl FnMut(&mut dyn Stage, bool, &mut Out<'_>) -> Result<StageStatus, Error>,
     ) -> Result<StageStatus, Error> {
         let mut status = StageStatus::Running;
         let mut failure = Ok(());
         for at in 0..self.nodes.len() {
-            match self.call(at, &mut act) {
+            let is_renumbered = self.nodes[at].is_renumbered;
+            match self.call(at, |stage, out| act(stage, is_renumbered, out)) {
                 Ok(StageStatus::Complete) => status = StageStatus::Complete,
                 Ok(StageStatus::Running) => {}
                 Err(error) => failure = failure.and(Err(error)),

@@ -167,13 +167,16 @@ pub struct TickContext<'a> {
     pub interfaces: &'a [InterfaceAccount],
     /// Failures of the sources to capture interfaces.
     pub uncaptured: UncapturedCounts,
+    /// Whether packets have other interface numbers than these rows: a stage before makes
+    /// [interfaces of its own](Stage::has_own_interfaces).
+    pub is_renumbered: bool,
 }
 
 impl<'a> TickContext<'a> {
     /// A tick at `now`, without failures to capture interfaces.
     pub fn new(now: ClockReading, interfaces: &'a [InterfaceAccount]) -> TickContext<'a> {
         let uncaptured = UncapturedCounts::default();
-        TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces, uncaptured }
+        TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces, uncaptured, is_renumbered: false }
     }
 
     /// Both clocks.

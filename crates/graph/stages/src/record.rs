@@ -14,6 +14,8 @@ pub struct FileOutput {
     start: Option<Timestamp>,
     /// Interfaces that have joined.
     joined: usize,
+    /// The interfaces of the packets.
+    interfaces: Vec<Interface>,
     /// Where requests to open files again come from, and how many were obeyed.
     reloads: Option<(Arc<Control>, u64)>,
     notices: Vec<String>,
@@ -23,7 +25,15 @@ impl FileOutput {
     /// Stores packets with `writer`. `name` is its name in the account; `start` is the start of the capture, if it is
     /// ours.
     pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
-        FileOutput { writer, name: name.to_owned(), start, joined: 0, reloads: None, notices: Vec::new() }
+        FileOutput {
+            writer,
+            name: name.to_owned(),
+            start,
+            joined: 0,
+            interfaces: Vec::new(),
+            reloads: None,
+            notices: Vec::new(),
+        }
     }
 
     /// Has the file opened again when it was renamed and `control` requests it.
@@ -40,25 +50,32 @@ impl FileOutput {
     }
 }
 
-/// Interface statistics blocks for an account. `start` is the time when the capture began, if it is ours.
+/// Interface statistics blocks for an account of packets that have these interfaces. `start` is the time when the
+/// capture began, if it is ours.
 pub(super) fn statistics(
-    now: Timestamp,
+    tick: &TickContext<'_>,
     start: Option<Timestamp>,
-    interfaces: &[InterfaceAccount],
+    interfaces: &[Interface],
 ) -> Vec<InterfaceStatistics> {
-    let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
-        interface: InterfaceId(index as u32),
-        taken: now,
-        start,
-        end: Some(now),
-        ..counters(interface)
+    let now = tick.now;
+    let statistics = |(index, account): (usize, &InterfaceAccount)| {
+        let number = if tick.is_renumbered { number_of(account, interfaces)? } else { index };
+        let interface = InterfaceId(number as u32);
+        Some(InterfaceStatistics { interface, taken: now, start, end: Some(now), ..counters(account) })
     };
     // Counters of several interfaces together are not counters of one.
     let is_of_one =
         |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
     // The next interface that is captured has the place of one that is not, maybe before the account is read again.
     let has_number = |(_, interface): &(usize, &InterfaceAccount)| !interface.is_uncaptured();
-    interfaces.iter().enumerate().filter(is_of_one).filter(has_number).map(statistics).collect()
+    tick.interfaces.iter().enumerate().filter(is_of_one).filter(has_number).filter_map(statistics).collect()
+}
+
+/// The interface of an account by its name; without one the first that a stage made of it (`eth0/raw`).
+fn number_of(account: &InterfaceAccount, interfaces: &[Interface]) -> Option<usize> {
+    let is_part = |name: &str| name.strip_prefix(&account.name).is_some_and(|part| part.starts_with('/'));
+    let itself = interfaces.iter().position(|interface| interface.name == account.name);
+    itself.or_else(|| interfaces.iter().position(|interface| is_part(&interface.name)))
 }
 
 /// The counters of an account as pcapng names them. Unknown counts are left out.
@@ -90,6 +107,9 @@ fn sum_of(interface: &InterfaceAccount, place: LossPoint, counter: Option<&str>)
 
 impl Stage for FileOutput {
     fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        if self.interfaces.len() < packets.interfaces.len() {
+            self.interfaces = packets.interfaces.to_vec();
+        }
         Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
     }
 
@@ -116,7 +136,7 @@ impl Stage for FileOutput {
     }
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
-        let statistics = statistics(tick.now, self.start, tick.interfaces);
+        let statistics = statistics(tick, self.start, &self.interfaces);
         if self.is_to_reopen() && self.writer.reopen(&statistics)? {
             self.notices.push(format!("{} opened again", self.name));
         }
@@ -127,7 +147,7 @@ impl Stage for FileOutput {
     }
 
     fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        let statistics = statistics(tick.now, self.start, tick.interfaces);
+        let statistics = statistics(tick, self.start, &self.interfaces);
         Ok(self.writer.finish(&statistics)?)
     }
 
@@ -145,6 +165,7 @@ impl Stage for FileOutput {
 
 #[cfg(test)]
 mod tests {
+    use tapline_packet::{ClockReading, LinkType};
     use tapline_source::RingAccount;
 
     use super::*;
@@ -160,7 +181,17 @@ mod tests {
             ..InterfaceAccount::of_file("v", received)
         };
         let rows = [row(5, vec![uncaptured.clone()]), row(0, vec![]), row(0, vec![uncaptured])];
-        let of = statistics(Timestamp::from_nanos(1), None, &rows);
+        let of = statistics(&TickContext::new(ClockReading::default(), &rows), None, &[]);
         assert_eq!(of.iter().map(|one| one.interface.0).collect::<Vec<_>>(), [0, 1]);
+    }
+
+    /// Behind a stage that numbers interfaces by their first packets.
+    #[test]
+    fn statistics_are_of_the_interface_that_has_the_name() {
+        let rows = ["a", "b", "c"].map(|name| InterfaceAccount::of_file(name, 1));
+        let interfaces = ["b/raw", "a/ethernet", "b"].map(|name| Interface::new(name, LinkType::RAW));
+        let tick = TickContext { is_renumbered: true, ..TickContext::new(ClockReading::default(), &rows) };
+        let of = statistics(&tick, None, &interfaces);
+        assert_eq!(of.iter().map(|one| one.interface.0).collect::<Vec<_>>(), [1, 2], "no packet of c came");
     }
 }

@@ -78,7 +78,7 @@ impl Stage for StoreOutput {
 
     fn tick(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.now = tick.now;
-        let statistics = statistics(self.now, Some(self.start), tick.interfaces);
+        let statistics = statistics(tick, Some(self.start), &self.interfaces);
         let losses = losses(tick.interfaces);
         let ticked = self.recorder.tick(losses, &statistics, &self.interfaces, self.now);
         self.pass_news_on();
@@ -86,7 +86,7 @@ impl Stage for StoreOutput {
     }
 
     fn finish(&mut self, tick: &TickContext<'_>, _: &mut Out<'_>) -> Result<(), Error> {
-        let statistics = statistics(tick.now, Some(self.start), tick.interfaces);
+        let statistics = statistics(tick, Some(self.start), &self.interfaces);
         let finished = self.recorder.finish(&statistics, losses(tick.interfaces), tick.now);
         self.pass_news_on();
         finished.map_err(|error| self.output_error(error))
