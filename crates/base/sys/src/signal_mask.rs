@@ -19,7 +19,7 @@ pub fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Has signals to this thread come, also those that waited: whoever started this program may have had them wait.
+/// Unblocks all signals of this thread, those that wait included: the starter of this program may have withheld them.
 pub fn accept_signals() {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: a set of this frame, which sigemptyset(3) writes before pthread_sigmask(3) reads it.

@@ -157,10 +157,8 @@ impl Graph {
         let NewNode { key, name, class, inputs, stage } = new;
         let id = self.nodes.len();
         let mut joined = Vec::new();
-        let is_renumbered = inputs.iter().any(|&(from, _)| {
-            let before = &self.nodes[from];
-            before.is_renumbered || before.stage.has_own_interfaces()
-        });
+        let renumbers = |node: &Node| node.is_renumbered || node.stage.has_own_interfaces();
+        let is_renumbered = inputs.iter().any(|&(from, _)| renumbers(&self.nodes[from]));
         for (from, port) in inputs {
             let ports = &mut self.nodes[from].ports;
             if ports.len() <= port {
@@ -202,8 +200,7 @@ impl Graph {
         let mut finished = Ok(());
         for at in 0..self.nodes.len() {
             if !stays(self.nodes[at].key) {
-                let tick = TickContext { is_renumbered: self.nodes[at].is_renumbered, ..*tick };
-                let end = self.call(at, |stage, out| stage.finish(&tick, out).map(|()| StageStatus::Running));
+                let end = self.call(at, |stage, others, out| tick.renumbered(others).finish(stage, out));
                 finished = finished.and(end.map(|_| ()));
             }
         }
@@ -273,8 +270,7 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn tick(&mut self, tick: &TickContext<'_>) -> Result<StageStatus, Error> {
-        let ticked =
-            self.each(|stage, is_renumbered, out| stage.tick(&TickContext { is_renumbered, ..*tick }, out));
+        let ticked = self.each(|stage, others, out| stage.tick(&tick.renumbered(others), out));
         self.show_gauges();
         ticked
     }
@@ -298,10 +294,7 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn finish(&mut self, tick: &TickContext<'_>) -> Result<(), Error> {
-        let finished = self.each(|stage, is_renumbered, out| {
-            let finished = stage.finish(&TickContext { is_renumbered, ..*tick }, out);
-            finished.map(|()| StageStatus::Running)
-        });
+        let finished = self.each(|stage, others, out| tick.renumbered(others).finish(stage, out));
         self.show_gauges();
         finished.map(|_| ())
     }
@@ -341,8 +334,7 @@ impl Graph {
         let mut status = StageStatus::Running;
         let mut failure = Ok(());
         for at in 0..self.nodes.len() {
-            let is_renumbered = self.nodes[at].is_renumbered;
-            match self.call(at, |stage, out| act(stage, is_renumbered, out)) {
+            match self.call(at, &mut act) {
                 Ok(StageStatus::Complete) => status = StageStatus::Complete,
                 Ok(StageStatus::Running) => {}
                 Err(error) => failure = failure.and(Err(error)),
@@ -355,13 +347,13 @@ impl Graph {
     fn call(
         &mut self,
         at: usize,
-        act: impl FnOnce(&mut dyn Stage, &mut Out<'_>) -> Result<StageStatus, Error>,
+        act: impl FnOnce(&mut dyn Stage, bool, &mut Out<'_>) -> Result<StageStatus, Error>,
     ) -> Result<StageStatus, Error> {
         let mut rest = Rest { nodes: &mut self.nodes, first: 0, is_measured: self.is_measured };
         let (node, rest) = rest.split(at);
         let start = rest.now();
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
-        let result = act(node.stage.as_mut(), &mut out);
+        let result = act(node.stage.as_mut(), node.is_renumbered, &mut out);
         let cycles = out.rest.now().wrapping_sub(start).saturating_sub(out.inner);
         let Amount { packets, bytes } = out.passed;
         node.add_cost(

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(all, ["a", "later", "b", "c"].map(row));
     }
 
-    /// One that was renamed, or came back with another link type, and a new one of its name.
+    /// Such as those of an interface that came back with another link type.
     #[test]
     fn rows_of_one_name_have_counters_of_their_own() {
         let meters = Meters::private();

@@ -179,6 +179,15 @@ impl<'a> TickContext<'a> {
         TickContext { now: now.wall, steady_ns: now.steady_ns, interfaces, uncaptured, is_renumbered: false }
     }
 
+    /// As a stage gets it whose packets are renumbered or not.
+    pub(crate) fn renumbered(self, is_renumbered: bool) -> TickContext<'a> {
+        TickContext { is_renumbered, ..self }
+    }
+
+    pub(crate) fn finish(self, stage: &mut dyn Stage, out: &mut Out<'_>) -> Result<StageStatus, Error> {
+        stage.finish(&self, out).map(|()| StageStatus::Running)
+    }
+
     /// Both clocks.
     pub fn clocks(&self) -> ClockReading {
         ClockReading { wall: self.now, steady_ns: self.steady_ns }

@@ -188,8 +188,8 @@ impl Opener {
         Ok(())
     }
 
-    /// Has the group of a tap share its packets among the members. A group ends with its last member: one that was made
-    /// anew under a known number needs this, too.
+    /// Has the group of a tap share its packets among the members. A group ends with its last member, so each that joins
+    /// a known number does this: the group may be a new one.
     pub(super) fn share(&self, opened: &OpenTap, link: &Link) -> Result<(), Error> {
         let chosen = self.shared.flow_share.choose(&opened.tap.socket, link, &self.settings);
         chosen.map_err(|error| call_error(&link.name, error))
