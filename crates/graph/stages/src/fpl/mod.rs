@@ -66,7 +66,7 @@ fn compile(arguments: &Arguments, settings: &GraphSettings) -> Result<FplProgram
     let name = path.display().to_string();
     let text = super::input_file::read_text(&path, super::input_file::PROGRAM_MAX)?;
     let searches = searches(arguments).map(|text| search_function(text, &settings.directory));
-    let searches = searches.collect::<Result<_, _>>()?;
+    let searches = searches.collect::<Result<Vec<_>, String>>()?;
     Ok(FplProgram::new(&name, &text, arguments.number("cells") as u32, searches)?)
 }
 

@@ -191,7 +191,9 @@ impl AfPacket {
         }
         let (id, rings) = (self.next_id(), self.taps.len() as u64 + 1);
         let opened = self.opener.open_new(link, id, rings);
-        opened.map_err(|error| self.fail(link, "appeared but cannot be captured: ", &error.to_string())).ok()
+        opened
+            .inspect_err(|error| self.fail(link, "appeared but cannot be captured: ", &error.to_string()))
+            .ok()
     }
 
     /// Takes the taps that another worker opened, of which no message came.

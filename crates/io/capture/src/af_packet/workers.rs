@@ -158,7 +158,7 @@ impl Opener {
         let mut sockets = self.spares.sockets(name, 1 + more).map_err(fail)?.into_iter();
         let mut opened = Vec::with_capacity(1 + more);
         let wish = RingWish { id, speed, rings, grows: true };
-        let all = sockets.by_ref().try_for_each(|socket| {
+        let all: Result<(), Error> = sockets.by_ref().try_for_each(|socket| {
             opened.push(self.open_ring(socket, link, &interface, &filter, &wish)?);
             Ok(())
         });

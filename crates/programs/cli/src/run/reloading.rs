@@ -77,7 +77,7 @@ impl Reloader {
         let is_waiting = Arc::new(AtomicBool::new(true));
         let waiting = WaitingChange(Arc::clone(&is_waiting));
         let mut change: GraphChange = Box::new(move |graph, moment| {
-            waiting.0.store(false, Ordering::Relaxed);
+            waiting.end();
             let nodes = graph.change(stages, moment)?;
             Ok(plan.sources(&nodes))
         });
@@ -97,6 +97,12 @@ impl Reloader {
 /// A change that was handed over and waits to be taken. The loop may end first, as it may be waiting for its last
 /// packets.
 struct WaitingChange(Arc<AtomicBool>);
+
+impl WaitingChange {
+    fn end(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
 
 impl Drop for WaitingChange {
     fn drop(&mut self) {
