@@ -1,17 +1,24 @@
 //! Links that go down, come up, go away and come back.
 
 use std::collections::BTreeSet;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::Program;
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
 use tapline_capture::af_xdp::{AfXdp, AfXdpSettings};
+use tapline_packet::{Interface, InterfaceId};
 use tapline_source::{Count, Event, LossPoint, Source};
+use tapline_sys::NetNs;
+use tapline_sys::bpf::{ProgramKind, probe};
+use tapline_sys::capability::{Capability, keep_only};
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
 
 use crate::bench::{
     Copy, PATIENCE, arrive, arrive_among, bench, drive, far, finish, numbered, ring_of, send, settings, told,
 };
+use crate::packets::odd_numbers;
 
 #[test]
 fn a_link_that_goes_down_and_up_is_captured_again() {
@@ -253,6 +260,51 @@ fn changes_that_came_too_fast_are_made_up_for() {
     send(&namespace, NEAR, 11, numbered);
     arrive(&mut source, 11);
     assert_eq!(finish(&mut source).len(), 11);
+}
+
+/// Its packets are those of another interface then, which the engine filters.
+#[test]
+fn an_interface_whose_filter_is_refused_once_it_is_back_is_captured() {
+    let test = "an_interface_whose_filter_is_refused_once_it_is_back_is_captured";
+    let Some(namespace) = bench(test) else { return };
+    let within = NetNs::open(namespace.name()).unwrap();
+    let is_long = Arc::new(AtomicBool::new(false));
+    let program = Arc::clone(&is_long);
+    let filter = move |_: &Interface| {
+        let numbers = if program.load(Ordering::Relaxed) { 2_500 } else { 1 };
+        Ok(Some(Program::new(odd_numbers(numbers)).unwrap().into()))
+    };
+    let settings = AfPacketSettings {
+        netns: None,
+        workers: 2,
+        filter: Some(Arc::new(filter)),
+        ..settings(&namespace, &[FAR])
+    };
+    // A user with the right to open sockets, but not to load programs.
+    let open = || {
+        keep_only(&[Capability::NetRaw]).unwrap();
+        probe(ProgramKind::SocketFilter).is_err().then(|| AfPacket::open_workers(settings).unwrap())
+    };
+    let Some(mut sources) = within.run(open).unwrap() else {
+        return eprintln!("skipped: {test}: here everyone may load programs");
+    };
+    is_long.store(true, Ordering::Relaxed);
+    namespace.ip(&["link", "delete", NEAR]).unwrap();
+    namespace.add_pair(NEAR, FAR).unwrap();
+    let come_back = || {
+        keep_only(&[Capability::NetRaw]).unwrap();
+        drive(&mut sources[0], |_, events| told(events, FAR, "came back"));
+        sources[1].events();
+    };
+    within.run(come_back).unwrap();
+    send(&namespace, NEAR, 100, numbered);
+    arrive_among(&mut sources, 100);
+    let packets: usize = sources.iter_mut().map(|source| finish(source).len()).sum();
+    assert_eq!(packets, 100, "the kernel filters no longer");
+    for source in &sources {
+        let is_filtered = |id| source.is_filtered(InterfaceId(id));
+        assert_eq!((source.interfaces().len(), is_filtered(0), is_filtered(1)), (2, true, false));
+    }
 }
 
 /// AF_XDP sockets stay with the interface that was removed.

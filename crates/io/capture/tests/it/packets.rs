@@ -112,7 +112,7 @@ fn no_packet_from_before_the_filter() {
 
 /// A filter for the frames of [`numbered`] whose number is odd and below twice `count`: a comparison and a return for
 /// each, which no classic program of the kernel may be long enough for.
-fn odd_numbers(count: u32) -> Vec<Insn> {
+pub(crate) fn odd_numbers(count: u32) -> Vec<Insn> {
     let mut insns = vec![Insn::new(code::LD | code::W | code::ABS, 14)];
     for number in 0..count {
         insns.push(Insn::jump(code::JMP | code::JEQ | code::K, 2 * number + 1, 0, 1));
