@@ -380,6 +380,18 @@ impl AfPacket {
         DRAIN_TIME_MAX + Duration::from_millis(self.opener.settings.latency_ms.into())
     }
 
+    /// Whether another worker has opened a tap for this one.
+    fn has_arrivals(&self) -> bool {
+        self.phase == Phase::Running && self.opener.shared.arrivals.is_any(self.opener.worker)
+    }
+
+    /// Follows changes; an error is reported.
+    fn look_at_links(&mut self) {
+        if let Err(error) = self.follow_links() {
+            self.tell("", error.to_string(), true);
+        }
+    }
+
     /// Reports malformed packets, once there are new ones.
     fn tell_oddities(&mut self) {
         let wants_hardware = self.opener.settings.timestamps != TimestampSource::Host;
@@ -448,6 +460,9 @@ impl Source for AfPacket {
         }
         if !self.growing.is_empty() {
             self.finish_growing(false);
+        }
+        if self.has_arrivals() {
+            self.follow_links()?;
         }
         if self.fill()? {
             return Ok(Advance::Batch);
@@ -520,6 +535,9 @@ impl Source for AfPacket {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
+        if self.has_arrivals() {
+            self.look_at_links();
+        }
         for tap in &mut self.taps {
             // A socket that cannot be read leaves its sums as they were; the account then shows it.
             let _ = tap.read_statistics();
@@ -547,10 +565,8 @@ impl Source for AfPacket {
     }
 
     fn events(&mut self) -> Vec<Event> {
-        if self.phase == Phase::Running
-            && let Err(error) = self.follow_links()
-        {
-            self.tell("", error.to_string(), true);
+        if self.phase == Phase::Running {
+            self.look_at_links();
         }
         self.tell_oddities();
         self.tell_apart();

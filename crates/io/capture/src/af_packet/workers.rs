@@ -6,12 +6,13 @@
 //!
 //! the first worker that hears of it:  a socket for each worker, closed -> all join one group -> all let packets in
 //!                                     -> packets are shared; its own tap is lent from at once
-//! the others:                         take theirs, with what its ring holds by then, when they hear of it or look
+//! the others:                         take theirs, with what its ring holds by then, before the next batch or account
 //! ```
 //!
 //! Sockets of a group share its packets from the moment that they join. If each worker opened its own, packets of its
 //! share would be refused, and counted by nobody, until its filter was attached.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tapline_packet::InterfaceId;
@@ -49,23 +50,41 @@ impl Shared {
 
 /// Taps that wait for their workers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Arrivals(Arc<Mutex<Vec<Waiting>>>);
+pub(super) struct Arrivals(Arc<Desks>);
+
+#[derive(Debug, Default)]
+struct Desks {
+    waiting: Mutex<Vec<Waiting>>,
+    /// For each worker whether a tap waits.
+    are_there: Vec<AtomicBool>,
+}
 
 /// Taps that wait for a worker, the oldest first; `None` if it takes no more.
 type Waiting = Option<Vec<OpenTap>>;
 
 impl Arrivals {
     pub(super) fn of(workers: usize) -> Arrivals {
-        Arrivals(Arc::new(Mutex::new((0..workers).map(|_| Some(Vec::new())).collect())))
+        let waiting = Mutex::new((0..workers).map(|_| Some(Vec::new())).collect());
+        Arrivals(Arc::new(Desks {
+            waiting,
+            are_there: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+        }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a tap waits for a worker: one load, so that each batch may ask.
+    pub(super) fn is_any(&self, worker: usize) -> bool {
+        self.0.are_there[worker].load(Ordering::Relaxed)
     }
 
     /// Takes all taps that wait for a worker.
     pub(super) fn take(&self, worker: usize) -> Vec<OpenTap> {
-        self.lock()[worker].as_mut().map(std::mem::take).unwrap_or_default()
+        let mut waiting = self.lock();
+        self.0.are_there[worker].store(false, Ordering::Relaxed);
+        waiting[worker].as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// As [`take`](Self::take); no tap is opened for this worker any more.
@@ -109,10 +128,15 @@ impl Opener {
             return Ok(own.remove(at));
         }
         self.shared.groups.forget(link.index);
-        let others = waiting.iter_mut().enumerate().filter(|(worker, _)| *worker != self.worker);
-        let others: Vec<&mut Vec<OpenTap>> = others.filter_map(|(_, waiting)| waiting.as_mut()).collect();
+        let others = waiting.iter_mut().zip(&arrivals.0.are_there).enumerate();
+        let others = others.filter(|(worker, _)| *worker != self.worker);
+        let others: Vec<(&mut Vec<OpenTap>, &AtomicBool)> =
+            others.filter_map(|(_, (waiting, is_there))| Some((waiting.as_mut()?, is_there))).collect();
         let (own, more) = self.open_started(link, id, rings, others.len())?;
-        others.into_iter().zip(more).for_each(|(waiting, opened)| waiting.push(opened));
+        for ((waiting, is_there), opened) in others.into_iter().zip(more) {
+            waiting.push(opened);
+            is_there.store(true, Ordering::Relaxed);
+        }
         Ok(own)
     }
 
