@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, RecvError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -285,6 +285,44 @@ impl tapline_graph::Stage for Nothing {
     fn push(&mut self, _: &mut Packets<'_>, _: &mut tapline_graph::Out<'_>) -> Result<(), Error> {
         Ok(())
     }
+}
+
+/// Makes interfaces of its own or not, and keeps the answer to whether a stage before it does.
+struct NumberWitness {
+    renumbers: bool,
+    is_renumbered: Arc<AtomicBool>,
+}
+
+impl tapline_graph::Stage for NumberWitness {
+    fn has_own_interfaces(&self) -> bool {
+        self.renumbers
+    }
+
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut tapline_graph::Out<'_>) -> Result<(), Error> {
+        out.pass(packets)
+    }
+
+    fn tick(
+        &mut self,
+        tick: &TickContext<'_>,
+        _: &mut tapline_graph::Out<'_>,
+    ) -> Result<tapline_graph::StageStatus, Error> {
+        self.is_renumbered.store(tick.is_renumbered, Ordering::Relaxed);
+        Ok(tapline_graph::StageStatus::Running)
+    }
+}
+
+#[test]
+fn stages_know_whether_packets_have_the_numbers_of_the_source() {
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let answers = [(); 4].map(|()| Arc::<AtomicBool>::default());
+    let mut node = graph.add("source", "none", Box::new(Nothing), &[]);
+    for (at, is_renumbered) in answers.iter().enumerate() {
+        let stage = NumberWitness { renumbers: at == 1, is_renumbered: Arc::clone(is_renumbered) };
+        node = graph.add(&format!("stage {at}"), "none", Box::new(stage), &[(node, 0)]);
+    }
+    graph.tick(&TickContext::new(ClockReading::default(), &[])).expect("nothing fails");
+    assert_eq!(answers.map(|answer| answer.load(Ordering::Relaxed)), [false, false, true, true]);
 }
 
 /// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter restarts,

@@ -262,7 +262,7 @@ fn changes_that_came_too_fast_are_made_up_for() {
     assert_eq!(finish(&mut source).len(), 11);
 }
 
-/// Its packets are those of another interface then, which the engine filters.
+/// The engine filters its packets then, as those of another interface.
 #[test]
 fn an_interface_whose_filter_is_refused_once_it_is_back_is_captured() {
     let test = "an_interface_whose_filter_is_refused_once_it_is_back_is_captured";
