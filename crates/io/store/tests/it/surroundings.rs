@@ -48,8 +48,11 @@ fn a_second_recorder_is_refused_and_does_no_harm() {
     let mut recorder = Recorder::open(&store, settings(6), &interfaces(), at_ms(0)).unwrap();
     for batch in (0..8000).step_by(100) {
         record(&mut recorder, batch..batch + 100, at_ms(0), at_ms(0));
-        let second = Recorder::open(&store, settings(6), &interfaces(), at_ms(0));
-        assert!(matches!(second, Err(Error::Locked { .. })), "{batch}");
+        // Each waits a moment for a recorder that is about to end.
+        if batch % 1000 == 0 {
+            let second = Recorder::open(&store, settings(6), &interfaces(), at_ms(0));
+            assert!(matches!(second, Err(Error::Locked { .. })), "{batch}");
+        }
     }
     recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
     assert_eq!(all(&store), (0..8000).collect::<Vec<_>>());
