@@ -12,7 +12,7 @@ use crate::surroundings::is_quick;
 /// Multiplies the number of cases of every test; `make soak` sets 10.
 const FACTOR: &str = "TAPLINE_VOLUME";
 
-/// One in so many cases is enough for `make quick`.
+/// `make quick` tries one of this many cases.
 const QUICK_SHARE: u64 = 4;
 
 /// The value of the environment variable `variable`; without it `small` times `TAPLINE_VOLUME`.

@@ -301,7 +301,8 @@ impl InterfaceAccount {
         }
     }
 
-    /// Interfaces that could not be captured beyond those with a row of their own: so many failures at least.
+    /// The row of all interfaces that could not be captured and have no row of their own. There were at least this many
+    /// failures.
     pub fn of_further_uncaptured(failures: u64) -> InterfaceAccount {
         InterfaceAccount::of_uncaptured(FURTHER_INTERFACES, &format!("at least {failures} more failures"))
     }

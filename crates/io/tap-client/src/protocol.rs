@@ -457,7 +457,7 @@ pub struct CaptureStatus {
     /// The `rx_dropped` of interfaces: frames for which the host had no use (they were captured all the same), or for
     /// which an adapter's ring was full.
     pub rx_dropped: u64,
-    /// Interfaces that are meant and have not been captured for a second or longer: nobody counts their packets.
+    /// Interfaces of the capture's rule that could not be captured for a second or longer. Their packets are not counted.
     pub uncaptured: u64,
     /// Such failures that are over: the interface is captured by now, or was removed. One interface may have several.
     pub uncaptured_before: u64,

@@ -10,10 +10,11 @@
 //! pause of its reader in two measures: as many bytes as it has, and as many hand-overs as it has blocks. At a packet a
 //! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few
 //! and large ones save wake-ups: each finds code and memory out of the caches, which costs up to 200 us on an idle
-//! virtual machine; the work on a thousand packets takes 60 us. And a packet must fit into a block: 128 KiB hold any that
-//! segmentation offload makes (64 KiB, before BIG TCP). None has 2 MiB: a host that provides the memory of a virtual
-//! machine takes free units of 2 MiB back, and is slow to give them again (docs/bench.md, "A start"). Ring memory is the kernel's and cannot be swapped out. If there is no memory for
-//! the size asked for, half of it is tried, and so on ([`largest`]).
+//! virtual machine; the work on a thousand packets takes 60 us. And a packet must fit into a block: 128 KiB hold any
+//! that segmentation offload makes (64 KiB, before BIG TCP). None has 2 MiB: a host that provides the memory of a
+//! virtual machine takes free units of 2 MiB back, and is slow to give them again (docs/bench.md, "A start"). Ring
+//! memory is the kernel's and cannot be swapped out. If there is no memory for the size asked for, half of it is tried,
+//! and so on ([`largest`]).
 
 use std::time::Duration;
 

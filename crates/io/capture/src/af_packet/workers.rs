@@ -9,8 +9,8 @@
 //! the others:                         take theirs, with what its ring holds by then, before the next batch or account
 //! ```
 //!
-//! Sockets of a group share its packets from the moment that they join. If each worker opened its own, packets of its
-//! share would be refused, and counted by nobody, until its filter was attached.
+//! Sockets of a group share its packets from the moment that they join. If each worker opened its own, the kernel would
+//! refuse packets of its share until its filter was attached, and no counter would have them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -50,40 +50,40 @@ impl Shared {
 
 /// Taps that wait for their workers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Arrivals(Arc<Desks>);
+pub(super) struct Arrivals(Arc<ArrivalQueues>);
 
 #[derive(Debug, Default)]
-struct Desks {
-    waiting: Mutex<Vec<Waiting>>,
+struct ArrivalQueues {
+    waiting: Mutex<Vec<WaitingTaps>>,
     /// For each worker whether a tap waits.
-    are_there: Vec<AtomicBool>,
+    have_taps: Vec<AtomicBool>,
 }
 
 /// Taps that wait for a worker, the oldest first; `None` if it takes no more.
-type Waiting = Option<Vec<OpenTap>>;
+type WaitingTaps = Option<Vec<OpenTap>>;
 
 impl Arrivals {
     pub(super) fn of(workers: usize) -> Arrivals {
         let waiting = Mutex::new((0..workers).map(|_| Some(Vec::new())).collect());
-        Arrivals(Arc::new(Desks {
+        Arrivals(Arc::new(ArrivalQueues {
             waiting,
-            are_there: (0..workers).map(|_| AtomicBool::new(false)).collect(),
+            have_taps: (0..workers).map(|_| AtomicBool::new(false)).collect(),
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Waiting>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<WaitingTaps>> {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether a tap waits for a worker: one load, so that each batch may ask.
     pub(super) fn is_any(&self, worker: usize) -> bool {
-        self.0.are_there[worker].load(Ordering::Relaxed)
+        self.0.have_taps[worker].load(Ordering::Relaxed)
     }
 
     /// Takes all taps that wait for a worker.
     pub(super) fn take(&self, worker: usize) -> Vec<OpenTap> {
         let mut waiting = self.lock();
-        self.0.are_there[worker].store(false, Ordering::Relaxed);
+        self.0.have_taps[worker].store(false, Ordering::Relaxed);
         waiting[worker].as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -128,7 +128,7 @@ impl Opener {
             return Ok(own.remove(at));
         }
         self.shared.groups.forget(link.index);
-        let others = waiting.iter_mut().zip(&arrivals.0.are_there).enumerate();
+        let others = waiting.iter_mut().zip(&arrivals.0.have_taps).enumerate();
         let others = others.filter(|(worker, _)| *worker != self.worker);
         let others: Vec<(&mut Vec<OpenTap>, &AtomicBool)> =
             others.filter_map(|(_, (waiting, is_there))| Some((waiting.as_mut()?, is_there))).collect();

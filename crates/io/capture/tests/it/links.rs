@@ -264,8 +264,8 @@ fn changes_that_came_too_fast_are_made_up_for() {
 
 /// The engine filters its packets then, as those of another interface.
 #[test]
-fn an_interface_whose_filter_is_refused_once_it_is_back_is_captured() {
-    let test = "an_interface_whose_filter_is_refused_once_it_is_back_is_captured";
+fn an_interface_is_captured_though_its_filter_is_refused_later() {
+    let test = "an_interface_is_captured_though_its_filter_is_refused_later";
     let Some(namespace) = bench(test) else { return };
     let within = NetNs::open(namespace.name()).unwrap();
     let is_long = Arc::new(AtomicBool::new(false));
@@ -310,8 +310,8 @@ fn an_interface_whose_filter_is_refused_once_it_is_back_is_captured() {
 
 /// AF_XDP sockets stay with the interface that was removed.
 #[test]
-fn an_af_xdp_capture_ends_where_another_interface_has_the_number() {
-    let test = "an_af_xdp_capture_ends_where_another_interface_has_the_number";
+fn an_af_xdp_capture_ends_once_its_interface_is_replaced() {
+    let test = "an_af_xdp_capture_ends_once_its_interface_is_replaced";
     let Some(namespace) = bench(test) else { return };
     let netns = Some(namespace.name().to_owned());
     let mut source = match AfXdp::open(&AfXdpSettings { netns, ..AfXdpSettings::new(&[FAR]) }) {

@@ -230,8 +230,8 @@ fn fail_power(test: &str, compress: Option<i32>) {
 }
 
 /// Where a command writes a chunk: its file and its slot.
-fn slot_of_chunk(told: &DiskCommand) -> Option<(u64, u64)> {
-    let DiskCommand::Write { file, offset, data } = told else { return None };
+fn slot_of_chunk(command: &DiskCommand) -> Option<(u64, u64)> {
+    let DiskCommand::Write { file, offset, data } = command else { return None };
     (data.get(36..44)? == b"TAPLCHNK").then_some((*file, offset / SLOT_LEN as u64))
 }
 
@@ -241,7 +241,7 @@ fn slot_of_chunk(told: &DiskCommand) -> Option<(u64, u64)> {
 fn exchange_writes(log: &mut [DiskCommand], random: &mut Random) -> Vec<usize> {
     // A chunk and the filler behind it, which is written first, stay together.
     let begin = |log: &[DiskCommand], chunk: usize, of: u64| match chunk.checked_sub(1).map(|at| &log[at]) {
-        Some(told @ DiskCommand::Write { file, .. }) if *file == of && slot_of_chunk(told).is_none() => {
+        Some(write @ DiskCommand::Write { file, .. }) if *file == of && slot_of_chunk(write).is_none() => {
             chunk - 1
         }
         _ => chunk,
