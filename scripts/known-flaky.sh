@@ -43,6 +43,17 @@ failed_tests() {
     ' "$@" | sort -u
 }
 
+# What a test said when it failed: the last lines of a run are what a reader of CI sees first.
+panic_of() {
+    local name=$1
+    shift
+    awk -v start="thread '$name' " '
+        index($0, start) == 1 { left = 20 }
+        /^stack backtrace:/ { left = 0 }
+        left-- > 0 { print "    " substr($0, 1, 2000) }
+    ' "$@"
+}
+
 judge() {
     local names unknown=0 name
     names=$(failed_tests "$@")
@@ -55,6 +66,7 @@ judge() {
             echo "failed, and known to be flaky: $name"
         else
             echo "failed: $name"
+            panic_of "$name" "$@"
             unknown=1
         fi
     done <<<"$names"

@@ -73,6 +73,7 @@ pub use flows::FlowFrames;
 pub use holding::{HoldRequest, Holds, KeepHold};
 pub use key::{KeyField, Subject};
 pub use limit::Limit;
+pub use outbox::Report;
 pub use parse::parse;
 pub use recorder::{RecordedPeriod, RecorderKind};
 pub use rules::{

@@ -15,11 +15,19 @@ use crate::recording::{RecordRequest, Recordings};
 use crate::rules::{RecordSettings, Rule};
 use crate::template::Facts;
 
-/// Events that wait to be taken, and packets kept for recordings.
+/// An output of rules and scripts.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// Something that happened.
+    Event(Event),
+    /// The contents of a recorder for a period that is over.
+    Period(RecordedPeriod),
+}
+
+/// Reports that wait to be taken, and packets kept for recordings.
 pub(crate) struct Outbox {
-    pub(crate) events: Vec<Event>,
-    /// Periods of recorders that are over.
-    pub(crate) periods: Vec<RecordedPeriod>,
+    /// In the order of their times.
+    pub(crate) reports: Vec<Report>,
     /// Faults of scripts, and their printed lines.
     pub(crate) faults: Vec<String>,
     pub(crate) past: Past,
@@ -33,8 +41,7 @@ impl Outbox {
     /// Without a past, for tests of rules and scripts.
     pub(crate) fn empty() -> Outbox {
         Outbox {
-            events: Vec::new(),
-            periods: Vec::new(),
+            reports: Vec::new(),
             faults: Vec::new(),
             past: Past::new(0, 0),
             recordings: Recordings::new(".".into(), 1),
@@ -96,6 +103,11 @@ fn burst_facts(burst: &Burst, window_ns: u64) -> [(String, Value); 6] {
 }
 
 impl Outbox {
+    /// Reports periods that are over.
+    pub(crate) fn tell_periods(&mut self, periods: Vec<RecordedPeriod>) {
+        self.reports.extend(periods.into_iter().map(Report::Period));
+    }
+
     /// Reports an event of a rule, unless it is one too many.
     pub(crate) fn tell(
         &mut self,
@@ -130,7 +142,7 @@ impl Outbox {
         if kind != EventKind::Cleared {
             event.recording = self.record(number, key, rule.actions.record, subject, &event);
         }
-        self.events.push(event);
+        self.reports.push(Report::Event(event));
     }
 
     /// Reports an event that a script made.
@@ -147,7 +159,7 @@ impl Outbox {
         let key =
             subject.map_or_else(Key::default, |subject| Key::of(subject, &[crate::key::KeyField::Pair]));
         event.recording = self.record(event.rule, key, record, subject, &event);
-        self.events.push(event);
+        self.reports.push(Report::Event(event));
     }
 
     fn record(

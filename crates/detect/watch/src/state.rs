@@ -474,6 +474,7 @@ fn value_of(row: AccountRow, account: &InterfaceAccount) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbox::Report;
 
     const MS: i64 = 1_000_000;
     const SECOND: i64 = 1000 * MS;
@@ -490,7 +491,11 @@ mod tests {
             state.take(rule, *time_ns, &subject, &mut out);
         }
         state.finish(rule, &mut out);
-        (out.events.iter().map(|event| (event.time_ns, event.value)).collect(), state.counts(rule))
+        let of_event = |report: &Report| match report {
+            Report::Event(event) => Some((event.time_ns, event.value)),
+            Report::Period(_) => None,
+        };
+        (out.reports.iter().filter_map(of_event).collect(), state.counts(rule))
     }
 
     const BURST: &str =

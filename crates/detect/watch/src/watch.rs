@@ -22,13 +22,11 @@ use tapline_sys::disk;
 
 use crate::certificates::{Certificate, Certificates};
 use crate::clock::Clock;
-use crate::event::Event;
 use crate::filters::{Asking, Compile, FilterResults, RuleFilterSet, RuleFilters};
 use crate::flows::{FlowFrames, Flows};
 use crate::key::Subject;
-use crate::outbox::Outbox;
+use crate::outbox::{Outbox, Report};
 use crate::past::Past;
-use crate::recorder::RecordedPeriod;
 use crate::recording::Recordings;
 use crate::rules::{Rules, Source};
 use crate::script::{SCRIPT_MAX, Script, TriggerKind, certificate_map, flow_map, packet_map};
@@ -169,8 +167,7 @@ impl Watch {
             certificates: program.needs_certificates().then(Certificates::new),
             frames: FlowFrames::default(),
             out: Outbox {
-                events: Vec::new(),
-                periods: Vec::new(),
+                reports: Vec::new(),
                 faults: Vec::new(),
                 past: Past::new(keeps_ns.unwrap_or(0), rules.settings.history),
                 recordings: Recordings::new(directory, rules.rules.len() + rules.scripts.len()),
@@ -346,9 +343,12 @@ impl Watch {
         }
     }
 
-    /// Advances the time of the packets to `now_ns` when none has come.
+    /// Advances the time of the packets to `now_ns` when none has come. An earlier time than that of the packets
+    /// changes nothing.
     pub fn advance(&mut self, now_ns: i64) {
         self.start(now_ns);
+        // A second that is over would be done again, with what came after it.
+        let now_ns = self.clock.now_ns().map_or(now_ns, |clock_ns| clock_ns.max(now_ns));
         let mut steps = 0;
         while self.next_ns <= now_ns {
             let second_ns = self.next_ns;
@@ -457,24 +457,14 @@ impl Watch {
             state.finish(rule, &mut self.out);
         }
         for script in &mut self.program.scripts {
-            self.out.periods.extend(script.finish());
+            self.out.tell_periods(script.finish());
         }
         self.out.recordings.finish();
     }
 
-    /// Events since the last call.
-    pub fn take_events(&mut self) -> std::vec::Drain<'_, Event> {
-        self.out.events.drain(..)
-    }
-
-    /// Whether there are events or periods to be taken.
-    pub fn has_events(&self) -> bool {
-        !self.out.events.is_empty() || !self.out.periods.is_empty()
-    }
-
-    /// Takes the contents of recorders of scripts for periods that are over, since the last call.
-    pub fn take_periods(&mut self) -> std::vec::Drain<'_, RecordedPeriod> {
-        self.out.periods.drain(..)
+    /// Reports since the last call, in the order of their times.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.out.reports)
     }
 
     /// Faults of recordings, scripts and clocks since the last call, and printed lines of scripts, as sentences.

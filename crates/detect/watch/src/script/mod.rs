@@ -275,7 +275,7 @@ impl Script {
     fn take_told(&mut self, now_ns: i64, subject: Option<&Subject>, out: &mut Outbox) {
         let (told, periods, printed) = lock(&self.world).take();
         out.faults.extend(printed.into_iter().map(|line| format!("{}: {line}", self.entry.name)));
-        out.periods.extend(periods);
+        out.tell_periods(periods);
         for told in told {
             let event = Event {
                 time_ns: now_ns,
@@ -312,13 +312,13 @@ impl Script {
             }
         }
         let ended = lock(&self.world).advance(now_ns);
-        out.periods.extend(ended);
+        out.tell_periods(ended);
     }
 
     /// The clock was set back.
     pub(crate) fn set_back(&mut self, step: ClockStep, out: &mut Outbox) {
         self.limit.set_back();
-        out.periods.extend(lock(&self.world).set_back(step));
+        out.tell_periods(lock(&self.world).set_back(step));
     }
 
     /// Ends the script: recorders return the contents of their present periods.

@@ -11,8 +11,8 @@ use tapline_graph::catalog::Arguments;
 use tapline_source::Error;
 use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
-    Actions as RuleActions, CommandStarter, Commands, DeliveryCounts, END_TIME, Event, EventKind, Holds,
-    RecordedPeriod, Rules, Webhooks,
+    Actions as RuleActions, CommandStarter, Commands, DeliveryCounts, END_TIME, EventKind, Holds, Report,
+    Rules, Webhooks,
 };
 
 /// Waits shorter than this are not reported.
@@ -83,13 +83,19 @@ impl Actions {
         Ok(())
     }
 
-    /// Delivers events by their rules.
-    pub(super) fn take(&mut self, events: &[Event], rules: &Rules) -> Result<(), Error> {
-        for event in events {
-            let line = if self.is_json { event.to_json().to_string() } else { event.to_text() };
+    /// Writes reports, and delivers events by their rules.
+    pub(super) fn take(&mut self, reports: &[Report], rules: &Rules) -> Result<(), Error> {
+        for report in reports {
+            let line = match (report, self.is_json) {
+                (Report::Event(event), true) => event.to_json().to_string(),
+                (Report::Event(event), false) => event.to_text(),
+                (Report::Period(period), true) => period.to_json().to_string(),
+                (Report::Period(period), false) => period.to_text(),
+            };
             self.lines
                 .write_all((line + "\n").as_bytes())
                 .map_err(|error| Error::output(&self.name, error))?;
+            let Report::Event(event) = report else { continue };
             let Some(actions) = actions_of(rules, event.rule) else { continue };
             if !actions.run.is_empty() && event.kind != EventKind::Cleared {
                 self.commands.iter_mut().for_each(|commands| commands.offer(&actions.run, event));
@@ -100,17 +106,6 @@ impl Actions {
             if !actions.webhook.is_empty() {
                 self.webhooks.iter_mut().for_each(|webhooks| webhooks.offer(&actions.webhook, event));
             }
-        }
-        self.flush()
-    }
-
-    /// Writes the contents of recorders to the lines.
-    pub(super) fn record(&mut self, periods: &[RecordedPeriod]) -> Result<(), Error> {
-        for period in periods {
-            let line = if self.is_json { period.to_json().to_string() } else { period.to_text() };
-            self.lines
-                .write_all((line + "\n").as_bytes())
-                .map_err(|error| Error::output(&self.name, error))?;
         }
         self.flush()
     }

@@ -143,14 +143,10 @@ struct WatchStage {
 impl WatchStage {
     /// Delivers the events.
     fn deliver(&mut self) -> Result<(), Error> {
-        if !self.watch.has_events() {
-            return Ok(());
+        match self.watch.take_reports() {
+            none if none.is_empty() => Ok(()),
+            reports => self.actions.take(&reports, self.watch.rules()),
         }
-        let WatchStage { watch, actions, .. } = self;
-        let events: Vec<_> = watch.take_events().collect();
-        let periods: Vec<_> = watch.take_periods().collect();
-        actions.take(&events, watch.rules())?;
-        actions.record(&periods)
     }
 
     /// Reports failures of rules, recordings, commands, webhooks and holds.

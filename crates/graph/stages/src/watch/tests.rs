@@ -12,6 +12,7 @@ use crate::trial::{Trial, whole};
 use tapline_graph::TickContext;
 
 const SECOND: i64 = 1_000_000_000;
+const MS: i64 = SECOND / 1000;
 const HOUR: i64 = 3600;
 
 /// Rules at work, and the folder of their files.
@@ -52,10 +53,14 @@ impl Case {
 
     /// A datagram to port 53 with a time stamp in seconds.
     fn push(&mut self, src: u16, stamp: i64) {
+        self.push_at(src, stamp * SECOND);
+    }
+
+    fn push_at(&mut self, src: u16, stamp_ns: i64) {
         let (a, b) = (Host::number(1), Host::number(2));
         let pair = IpPair::between(&a, &b, IpVersion::V4);
         let frame = Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"));
-        let meta = Meta { timestamp: Timestamp::from_nanos(stamp * SECOND), ..whole(&frame) };
+        let meta = Meta { timestamp: Timestamp::from_nanos(stamp_ns), ..whole(&frame) };
         self.trial.push_all(&[(frame, meta)], 1);
     }
 
@@ -181,6 +186,20 @@ fn a_stamp_ahead_holds_no_rule_up() {
     assert_eq!(case.told_by("many"), [], "never three in ten seconds");
     let last = case.told_by("ended").pop().expect("flows that ended");
     assert!(last.0 < HOUR + 60, "{last:?}");
+}
+
+/// A packet comes in a new second, then the tick that still says that none had come in the one before: a flow ends by
+/// the second in which its silence was over.
+#[test]
+fn no_second_is_done_twice() {
+    let mut case = Case::live(RULES);
+    case.second(HOUR, 0, None);
+    case.push_at(1, HOUR * SECOND + 600 * MS);
+    (1..5).for_each(|second| case.second(HOUR + second, 0, None));
+    case.trial.now.wall = Timestamp::from_nanos((HOUR + 5) * SECOND + 700 * MS);
+    case.push_at(2, (HOUR + 5) * SECOND + 700 * MS);
+    (6..9).for_each(|second| case.second(HOUR + second, 0, None));
+    assert_eq!(case.told_by("ended"), [event(HOUR + 6, "seen")]);
 }
 
 /// The wall clock goes back by an hour: flows end, and windows and silences go on.
