@@ -140,6 +140,16 @@ pub struct RingAccount {
     pub unread: u64,
 }
 
+impl RingAccount {
+    /// Adds the counters of another ring.
+    pub fn add(&mut self, more: &RingAccount) {
+        self.received += more.received;
+        self.dropped += more.dropped;
+        self.freezes += more.freezes;
+        self.unread += more.unread;
+    }
+}
+
 /// Further counters of AF_XDP, of all queues together. The ring's `dropped` is the sum of the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpAccount {
@@ -264,6 +274,8 @@ pub struct InterfaceAccount {
     pub is_generated: bool,
     /// Whether the counts are of a file that was not read to its end: there may be more packets in it.
     pub is_partial: bool,
+    /// Failures to capture interfaces that have no row of their own, at least, if this is their row; else 0.
+    pub further_failures: u64,
     /// Packets lent.
     pub delivered: u64,
 }
@@ -282,6 +294,7 @@ impl InterfaceAccount {
             is_generated: false,
             is_socket: false,
             is_partial: false,
+            further_failures: 0,
             delivered,
         }
     }
@@ -304,7 +317,12 @@ impl InterfaceAccount {
     /// The row of all interfaces that could not be captured and have no row of their own. There were at least this many
     /// failures.
     pub fn of_further_uncaptured(failures: u64) -> InterfaceAccount {
-        InterfaceAccount::of_uncaptured(FURTHER_INTERFACES, &format!("at least {failures} more failures"))
+        // No interface has a space in its name.
+        let why = format!("at least {failures} more failures");
+        InterfaceAccount {
+            further_failures: failures,
+            ..InterfaceAccount::of_uncaptured("further interfaces", &why)
+        }
     }
 
     /// Packets known to be lost between the wire and this program.
@@ -448,10 +466,6 @@ impl FilterAccount {
     }
 }
 
-/// Name of the row of interfaces that could not be captured and have no row of their own. No interface has a space in its
-/// name.
-const FURTHER_INTERFACES: &str = "further interfaces";
-
 /// Adds another worker's interfaces to ours: those of one name are one interface. Where a file describes several of one
 /// name, those at one place are one. Behind them are those that no worker captures.
 pub fn merge_interfaces(ours: &mut Vec<InterfaceAccount>, theirs: Vec<InterfaceAccount>) {
@@ -477,50 +491,37 @@ impl InterfaceAccount {
     /// Adds the counts of another worker for the same interface. Losses in NIC and driver are those of the interface,
     /// not of the worker: every worker reads the same counters, so the larger reading holds.
     fn merge(&mut self, other: InterfaceAccount) {
-        let is_further = self.name == FURTHER_INTERFACES;
+        if other.further_failures > 0 {
+            // Nothing else is in such a row. All workers see the same interfaces.
+            if other.further_failures > self.further_failures {
+                *self = other;
+            }
+            return;
+        }
         for theirs in other.losses {
-            let is_same = |ours: &&mut Loss| {
-                ours.place == theirs.place && (is_further || ours.counter == theirs.counter)
-            };
+            let is_same = |ours: &&mut Loss| ours.place == theirs.place && ours.counter == theirs.counter;
             match self.losses.iter_mut().find(is_same) {
-                Some(ours) => {
-                    ours.count = larger(ours.count, theirs.count);
-                    // The longer number is the greater one. All workers see the same interfaces.
-                    let is_greater =
-                        (theirs.counter.len(), &theirs.counter) > (ours.counter.len(), &ours.counter);
-                    if is_greater {
-                        ours.counter = theirs.counter;
-                    }
-                }
+                Some(ours) => ours.count = larger(ours.count, theirs.count),
                 None => self.losses.push(theirs),
             }
         }
         self.kernel_filtered = self.kernel_filtered.plus(other.kernel_filtered);
         self.delivered += other.delivered;
         self.is_partial |= other.is_partial;
-        self.ring = match (self.ring, other.ring) {
-            (Some(a), Some(b)) => Some(RingAccount {
-                received: a.received + b.received,
-                dropped: a.dropped + b.dropped,
-                freezes: a.freezes + b.freezes,
-                unread: a.unread + b.unread,
-            }),
-            (a, b) => a.or(b),
-        };
-        self.counted = match (self.counted, other.counted) {
-            (Some(mut ours), Some(theirs)) => {
-                ours.add(&theirs);
-                Some(ours)
-            }
-            (a, b) => a.or(b),
-        };
-        self.xdp = match (self.xdp, other.xdp) {
-            (Some(mut ours), Some(theirs)) => {
-                ours.merge(&theirs);
-                Some(ours)
-            }
-            (a, b) => a.or(b),
-        };
+        self.ring = both(self.ring, other.ring, RingAccount::add);
+        self.counted = both(self.counted, other.counted, CountedPackets::add);
+        self.xdp = both(self.xdp, other.xdp, XdpAccount::merge);
+    }
+}
+
+/// The sum of two accounts, of which one or both may not be there.
+fn both<T>(ours: Option<T>, theirs: Option<T>, add: fn(&mut T, &T)) -> Option<T> {
+    match (ours, theirs) {
+        (Some(mut ours), Some(theirs)) => {
+            add(&mut ours, &theirs);
+            Some(ours)
+        }
+        (ours, theirs) => ours.or(theirs),
     }
 }
 
@@ -570,10 +571,10 @@ mod tests {
     fn further_failures_of_workers_are_the_same_ones() {
         let further = |failures| vec![InterfaceAccount::of_further_uncaptured(failures)];
         let mut sum = further(9);
-        for failures in [12, 11, 9] {
+        for failures in [12, 101, 11, 99] {
             merge_interfaces(&mut sum, further(failures));
         }
-        assert_eq!(sum, further(12));
+        assert_eq!(sum, further(101));
         assert!(sum[0].is_uncaptured());
     }
 

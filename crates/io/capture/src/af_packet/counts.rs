@@ -16,22 +16,16 @@ impl AfPacket {
         for tap in self.taps.iter().filter(|tap| tap.id == id) {
             let (counted, lent) = tap.counters();
             let unread = if self.phase == Phase::Running { tap.in_flight() } else { tap.waiting() };
-            add(&mut ring, &RingAccount { unread, ..counted });
+            ring.add(&RingAccount { unread, ..counted });
             delivered += lent;
         }
         ring.received += counted_packets.map_or(0, |counted| counted.packets);
         InterfaceAccount {
-            name: interface.name.clone(),
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
             kernel_filtered: self.kernel_filtered(book),
             ring: Some(ring),
-            xdp: None,
-            tap: None,
             counted: counted_packets,
-            is_generated: false,
-            is_socket: false,
-            is_partial: false,
-            delivered,
+            ..InterfaceAccount::of_file(&interface.name, delivered)
         }
     }
 
@@ -66,12 +60,4 @@ impl AfPacket {
             self.books[tap.id.0 as usize].losses.update(&tap.name, tap.if_index, route, control);
         }
     }
-}
-
-/// Adds the counters of a ring to a sum.
-pub(super) fn add(sum: &mut RingAccount, more: &RingAccount) {
-    sum.received += more.received;
-    sum.dropped += more.dropped;
-    sum.freezes += more.freezes;
-    sum.unread += more.unread;
 }

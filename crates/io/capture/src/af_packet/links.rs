@@ -17,7 +17,6 @@ use std::time::Instant;
 use tapline_source::Error;
 use tapline_sys::{Link, LinkChange};
 
-use super::counts::add;
 use super::tap::Tap;
 use super::{AfPacket, AfPacketError, OpenTap, call_error};
 use crate::link_state::LinkState;
@@ -265,7 +264,7 @@ impl AfPacket {
             if is_closed {
                 let (counted, delivered) = tap.counters();
                 let book = &mut books[tap.id.0 as usize];
-                add(&mut book.closed, &counted);
+                book.closed.add(&counted);
                 book.closed_delivered += delivered;
                 book.closed_counted.add(&tap.counted_in_kernel().unwrap_or_default());
             }

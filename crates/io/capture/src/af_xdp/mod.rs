@@ -203,11 +203,6 @@ impl AfXdp {
         })?
     }
 
-    /// Ends a wait in [`advance`](Source::advance) at once, from any thread.
-    pub fn wakeup(&self) -> Arc<Wakeup> {
-        Arc::clone(&self.wakeup)
-    }
-
     /// The way of each interface's capture, in words: place of the program, copies or none, queues and memory.
     pub fn summaries(&self) -> impl Iterator<Item = &str> {
         self.books.iter().map(|book| book.summary.as_str())
@@ -412,17 +407,11 @@ impl AfXdp {
             delivered += lent;
         }
         InterfaceAccount {
-            name: self.interfaces[id.0 as usize].name.clone(),
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
             kernel_filtered: Count::Known(passed),
             ring: Some(ring),
             xdp: Some(xdp),
-            tap: None,
-            counted: None,
-            is_generated: false,
-            is_socket: false,
-            is_partial: false,
-            delivered,
+            ..InterfaceAccount::of_file(&self.interfaces[id.0 as usize].name, delivered)
         }
     }
 
