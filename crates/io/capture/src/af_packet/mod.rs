@@ -140,7 +140,7 @@ pub struct AfPacket {
 }
 
 /// Counters and filter state of an interface, with the sums of its closed taps.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Book {
     is_filtered: bool,
     /// Whether the program in the kernel may refuse packets.
@@ -186,11 +186,6 @@ impl AfPacket {
             worker.start()?;
         }
         Ok(workers)
-    }
-
-    /// Ends a wait in [`advance`](Source::advance) at once, from any thread.
-    pub fn wakeup(&self) -> Arc<Wakeup> {
-        Arc::clone(&self.wakeup)
     }
 
     /// The rings as they were set up, with their interfaces' names.
@@ -270,14 +265,7 @@ impl AfPacket {
             false => LossWatch::default(),
         };
         self.interfaces.push(interface);
-        self.books.push(Book {
-            is_filtered,
-            refuses,
-            losses,
-            closed: RingAccount::default(),
-            closed_delivered: 0,
-            closed_counted: CountedPackets::default(),
-        });
+        self.books.push(Book { is_filtered, refuses, losses, ..Book::default() });
         self.taps.push(tap);
         self.tell_all(events);
     }

@@ -132,29 +132,18 @@ impl Opener {
         let others = others.filter(|(worker, _)| *worker != self.worker);
         let others: Vec<(&mut Vec<OpenTap>, &AtomicBool)> =
             others.filter_map(|(_, (waiting, is_there))| Some((waiting.as_mut()?, is_there))).collect();
-        let (own, more) = self.open_started(link, id, rings, others.len())?;
+        let (mut own, mut more) = self.open_several(link, id, rings, others.len())?;
+        // Where a program shares the packets, the first tap gets all until the others let them in; elsewhere the capture
+        // of this interface begins with the last.
+        for opened in std::iter::once(&mut own).chain(&mut more) {
+            opened.tap.start().map_err(|error| call_error(&link.name, error))?;
+        }
+        self.share(&own, link)?;
         for ((waiting, is_there), opened) in others.into_iter().zip(more) {
             waiting.push(opened);
             is_there.store(true, Ordering::Relaxed);
         }
         Ok(own)
-    }
-
-    /// Opens a tap, and `more` of its group, and lets packets in. Where a program shares them, the first tap gets all
-    /// until the others let them in; elsewhere the capture of this interface begins with the last.
-    fn open_started(
-        &mut self,
-        link: &Link,
-        id: InterfaceId,
-        rings: u64,
-        more: usize,
-    ) -> Result<(OpenTap, Vec<OpenTap>), Error> {
-        let (mut own, mut others) = self.open_several(link, id, rings, more)?;
-        for opened in std::iter::once(&mut own).chain(&mut others) {
-            opened.tap.start().map_err(|error| call_error(&link.name, error))?;
-        }
-        self.share(&own, link)?;
-        Ok((own, others))
     }
 
     /// Opens a tap on `link`, as interface `id`, one of `rings` in all. No packets pass before [`Tap::start`].
@@ -166,7 +155,7 @@ impl Opener {
 
     /// Opens a tap, and `more` for other workers, which have all joined the group of the interface then. Packets are
     /// shared once that is [decided](Self::share).
-    pub(super) fn open_several(
+    fn open_several(
         &mut self,
         link: &Link,
         id: InterfaceId,

@@ -322,8 +322,7 @@ fn times_are_the_kernels_and_grow() {
 fn a_wakeup_ends_the_wait() {
     let Some(namespace) = bench("a_wakeup_ends_the_wait") else { return };
     let mut source = far(&namespace);
-    let wakeup = source.wakeup();
-    wakeup.notify();
+    source.wakeup().expect("live sources have one").notify();
     // Would take an hour otherwise.
     source.advance(std::time::Duration::from_secs(3600)).unwrap();
     let (packets, _) = drive(&mut source, |_, _| true);
