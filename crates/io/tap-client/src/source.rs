@@ -8,6 +8,8 @@
 //!    +--either, and we are to come back-> absent --it is there again--> running
 //! ```
 
+mod counts;
+
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,30 +20,17 @@ use tapline_ring::{
     Guarantee, MergedBatch, MergedReader, Reader, SourceCounter as Counted, VerdictUse, WaitEnd,
     WakeThreshold,
 };
-use tapline_source::{
-    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, LossPoint, Source, TapAccount,
-    UncapturedCounts,
-};
+use tapline_source::{Advance, Error as CaptureError, InterfaceAccount, Source, UncapturedCounts};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
 use crate::interfaces::{InterfaceTable, QUESTION_WAIT, greatest_number};
-use crate::protocol::{AttachRequest, AttachedReader, ReaderCounts, Reply, Request, StartPosition};
+use crate::protocol::{AttachRequest, AttachedReader, Reply, Request, StartPosition};
 use crate::{Channel, Error};
+use counts::{PLACES, Past};
 
 /// The prefix of the name of a daemon's capture, where names of interfaces are expected.
 pub const PREFIX: &str = "tap:";
-
-/// The counters of losses before the readers, and their names.
-const PLACES: [(Counted, &str); 4] = [
-    (Counted::Nic, "nic"),
-    (Counted::Driver, "driver"),
-    (Counted::KernelRing, "kernel ring"),
-    (Counted::Xdp, "xdp"),
-];
-
-/// The counter of interfaces that the daemon could not capture while we read. Their names are not ours to know.
-const UNCAPTURED: &str = "at least one interface of the capture";
 
 /// The time in which the daemon hands over packets from before a stop, in addition to the requested delay: the
 /// kernel's open block, and the daemon's own work.
@@ -123,20 +112,6 @@ struct Again {
     attach: AttachRequest,
 }
 
-/// Sums of daemons that are gone.
-#[derive(Clone, Debug)]
-struct Past {
-    /// Number of daemons that are gone.
-    daemons: u64,
-    counts: ReaderCounts,
-    /// Losses by [`PLACES`]; counts that the last daemon did not report stay unknown.
-    losses: [Option<u64>; PLACES.len()],
-    /// Whether an interface could not be captured.
-    has_uncaptured: bool,
-    /// Failures to capture interfaces; all of them are over.
-    uncaptured: UncapturedCounts,
-}
-
 impl Client {
     /// Becomes a reader of a capture.
     ///
@@ -177,13 +152,7 @@ impl Tap {
             before: [None; PLACES.len()],
             ended_before: Vec::new(),
             again: None,
-            past: Past {
-                daemons: 0,
-                counts: ReaderCounts::default(),
-                losses: [Some(0); PLACES.len()],
-                has_uncaptured: false,
-                uncaptured: UncapturedCounts::default(),
-            },
+            past: Past::default(),
             delivered: 0,
             waited: 0,
             phase: Phase::Running,
@@ -276,34 +245,6 @@ impl Tap {
         self.merged.is_holding_back() || self.is_unarmed
     }
 
-    /// Counters of the daemon's sources, of all workers together.
-    fn counts(&self) -> [Option<u64>; PLACES.len()] {
-        PLACES.map(|(place, _)| {
-            let mut counts = self.merged.readers().map(|reader| reader.source().get(place));
-            counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
-        })
-    }
-
-    /// Whether there was an interface during the reading that the daemon could not capture. An older daemon does not
-    /// know.
-    fn has_uncaptured(&self) -> bool {
-        let begun = self.merged.readers().map(|reader| reader.source().get(Counted::UncapturedBegun));
-        let mut of_buffers = begun.zip(&self.ended_before);
-        let has_some = |(begun, ended): (Option<u64>, &Option<u64>)| {
-            begun.zip(*ended).is_some_and(|(begun, ended)| begun > ended)
-        };
-        self.past.has_uncaptured || of_buffers.any(has_some)
-    }
-
-    /// The counts of all daemons, and the losses during the reading.
-    fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
-        let mut counts = self.past.counts;
-        counts.merge(&ReaderCounts::from(self.merged.account()));
-        let (now, before, past) = (self.counts(), self.before, self.past.losses);
-        let loss = |at: usize| past[at]?.checked_add(now[at]?.saturating_sub(before[at]?));
-        (counts, std::array::from_fn(loss))
-    }
-
     fn fail(&self, error: impl Into<Error>) -> CaptureError {
         CaptureError::source(&self.name, error.into())
     }
@@ -341,8 +282,7 @@ impl Tap {
             });
         if let Some(standing) = lost_credit {
             self.told_standing = true;
-            let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
-            self.events.push(tapline_source::Event { interface: self.name.clone(), text, is_warning: true });
+            self.tell(format!("the daemon no longer keeps packets for us: {}", words(standing)));
         }
     }
 
@@ -473,7 +413,7 @@ impl Tap {
         let has_uncaptured = self.has_uncaptured();
         let begun = self.uncaptured().begun;
         let uncaptured = UncapturedCounts { begun, ended: begun };
-        self.past = Past { daemons: self.past.daemons + 1, counts, losses, has_uncaptured, uncaptured };
+        self.past = Past { counts, losses, has_uncaptured, uncaptured };
         self.channel = next.channel;
         self.merged = next.merged;
         self.merged.set_wake(self.wish);
@@ -579,45 +519,11 @@ impl Source for Tap {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        let (counts, losses) = self.sums();
-        let lost = |(&(_, name), count): (&(Counted, &str), Option<u64>)| {
-            Some(Loss { place: LossPoint::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
-        };
-        let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
-        for (is_so, place, counter) in [
-            (self.has_uncaptured(), LossPoint::Uncaptured, UNCAPTURED),
-            (self.was_absent, LossPoint::Daemon, "while there was no daemon"),
-            (self.is_silent, LossPoint::Daemon, "after the last report of the daemon"),
-        ] {
-            if is_so {
-                losses.push(Loss { place, counter: counter.to_owned(), count: Count::Unknown });
-            }
-        }
-        vec![InterfaceAccount {
-            losses,
-            kernel_filtered: Count::Unknown,
-            tap: Some(TapAccount {
-                offered: counts.offered,
-                index_full: counts.index_full,
-                overwritten: counts.overwritten,
-                damaged: counts.damaged,
-                unread: counts.offered.saturating_sub(counts.lost().saturating_add(self.delivered)),
-                interfaces: self.interfaces.list().len(),
-            }),
-            ..InterfaceAccount::of_file(&self.name, self.delivered)
-        }]
+        vec![self.interface_account()]
     }
 
     fn uncaptured(&self) -> UncapturedCounts {
-        let mut now = UncapturedCounts::default();
-        for source in self.merged.readers().map(Reader::source) {
-            // An older daemon does not know.
-            let of = |place| source.get(place).unwrap_or(0);
-            let (begun, ended) = (of(Counted::UncapturedBegun), of(Counted::UncapturedEnded));
-            now.merge(UncapturedCounts { begun, ended });
-        }
-        now.add(self.past.uncaptured);
-        now
+        self.uncaptured_counts()
     }
 
     fn preferred_wait(&self) -> Option<Duration> {
