@@ -6,9 +6,8 @@
 //!      R = R + 1                           b3(v3): v4 = v3 + 1
 //! ```
 //!
-//! Blocks are entered in an order in which all that lead to one come before it, back edges in loops excepted. So the
-//! value of a variable at a block's start is known, or it is a parameter of the block, and no block is looked at
-//! twice.
+//! Blocks are entered in an order in which all that lead to one come before it: there are no loops. So the value of a
+//! variable at a block's start is known, or it is a parameter of the block, and no block is looked at twice.
 
 use super::{BlockId, Builder, Type, Value};
 
@@ -22,8 +21,6 @@ pub struct Variables {
     at_end: Vec<Box<[Value]>>,
     /// The finished blocks that lead to each block, once each.
     predecessors: Vec<Vec<BlockId>>,
-    /// The variables that are parameters of each loop's header, in their order.
-    looped: Vec<(BlockId, Vec<usize>)>,
 }
 
 impl Variables {
@@ -34,7 +31,6 @@ impl Variables {
             now: initial.to_vec(),
             at_end: Vec::new(),
             predecessors: Vec::new(),
-            looped: Vec::new(),
         }
     }
 
@@ -67,29 +63,6 @@ impl Variables {
         }
     }
 
-    /// Starts the header of a loop: every edge into the loop is finished, those back are not. The variables for which
-    /// `assigned` holds may change in the loop.
-    pub fn enter_loop(&mut self, builder: &mut Builder, header: BlockId, assigned: impl Fn(usize) -> bool) {
-        self.enter(builder, header, |_| true);
-        let changing: Vec<usize> = (0..self.now.len()).filter(|variable| assigned(*variable)).collect();
-        let known = &builder.ir()[header].parameters.clone();
-        for &variable in &changing {
-            if known.contains(&self.now[variable]) {
-                continue;
-            }
-            let value = self.now[variable];
-            for &predecessor in &self.predecessors[header.0 as usize] {
-                give(builder, predecessor, header, value);
-            }
-            self.now[variable] = builder.parameter(header, self.types[variable]);
-        }
-        // The parameters' order, to find their arguments at the end.
-        let parameters = &builder.ir()[header].parameters;
-        let variable_of = |parameter: &Value| self.now.iter().position(|value| value == parameter);
-        let order = parameters.iter().filter_map(variable_of).collect();
-        self.looped.push((header, order));
-    }
-
     /// Ends the current block, whose terminator is set.
     pub fn leave(&mut self, builder: &Builder) {
         let block = builder.current();
@@ -104,33 +77,12 @@ impl Variables {
             }
         });
     }
-
-    /// Ends a loop: every edge back to its header is finished.
-    pub fn close_loop(&mut self, builder: &mut Builder, header: BlockId) {
-        let Some(at) = self.looped.iter().position(|(block, _)| *block == header) else { return };
-        let (_, order) = self.looped.swap_remove(at);
-        for &predecessor in &self.predecessors[header.0 as usize] {
-            for (place, &variable) in order.iter().enumerate() {
-                let value = self.at_end[predecessor.0 as usize][variable];
-                give_at(builder, predecessor, header, place, value);
-            }
-        }
-    }
 }
 
 /// Adds an argument to each edge from one block to another.
 fn give(builder: &mut Builder, from: BlockId, to: BlockId, value: Value) {
     builder.ir_mut()[from].terminator.for_each_target_mut(|target| {
         if target.block == to {
-            target.arguments.push(value);
-        }
-    });
-}
-
-/// Adds the argument of this number where it is still missing.
-fn give_at(builder: &mut Builder, from: BlockId, to: BlockId, place: usize, value: Value) {
-    builder.ir_mut()[from].terminator.for_each_target_mut(|target| {
-        if target.block == to && target.arguments.len() == place {
             target.arguments.push(value);
         }
     });

@@ -141,10 +141,12 @@ impl Maker<'_> {
         let before = self.variables.get(counter);
         let zero = self.builder.const64(0);
         self.variables.set(counter, zero);
-        self.go(header);
-        let all = self.random.one_of(1, 2);
-        self.variables
-            .enter_loop(&mut self.builder, header, |variable| all || variable == counter || variable < 3);
+        self.go_round(header);
+        self.enter(header);
+        for variable in 0..VARIABLES {
+            let parameter = self.builder.parameter(header, Type::U64);
+            self.variables.set(variable, parameter);
+        }
         let rounds = self.random.between(1..=4);
         self.builder.declare_loop(header, rounds);
         let (now, most) = (self.variables.get(counter), self.builder.const64(rounds));
@@ -156,10 +158,16 @@ impl Maker<'_> {
         let one = self.builder.const64(1);
         let next = self.builder.binary(Binary::Add, counting, one);
         self.variables.set(counter, next);
-        self.go(header);
-        self.variables.close_loop(&mut self.builder, header);
+        self.go_round(header);
         self.enter(done);
         self.variables.set(counter, before);
+    }
+
+    /// Ends the current block with an edge to the header of a loop, whose parameters are all variables.
+    fn go_round(&mut self, header: BlockId) {
+        let arguments = (0..VARIABLES).map(|variable| self.variables.get(variable)).collect();
+        self.builder.finish(Terminator::Goto(Target { block: header, arguments }));
+        self.variables.leave(&self.builder);
     }
 
     /// A u64.
