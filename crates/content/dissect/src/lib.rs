@@ -28,6 +28,8 @@ pub mod rtp;
 pub mod sip;
 pub mod tls;
 
+pub use bytes::ByteReader;
+
 /// Result of looking for a message at the front of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detection<T> {

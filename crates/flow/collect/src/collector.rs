@@ -5,12 +5,12 @@ use std::mem;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tapline_dissect::ByteReader;
 use tapline_flow::Flow;
 use tapline_flow::export::{RecordBatch, RecordLayout};
 use tapline_packet::Timestamp;
 
 use crate::account::{DatagramFault, Forgotten, Protocol, RefusedCause, SourceAccount};
-use crate::bytes::Bytes;
 use crate::draft::{CopyPlans, Draft, MessageTime, WINDOW};
 use crate::flow_sink::{RecordOutput, RecordSink, Sums};
 use crate::sampling::SharedRates;
@@ -215,7 +215,7 @@ impl Collector {
         datagram: &[u8],
         to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
-        let mut bytes = Bytes(datagram);
+        let mut bytes = ByteReader(datagram);
         let version = bytes.u16().ok_or(DatagramFault::NotExport)?;
         match version {
             1 => self.read_fixed(arrival, Protocol::NetFlow1, bytes, to),
@@ -233,7 +233,7 @@ impl Collector {
         &mut self,
         arrival: Arrival,
         protocol: Protocol,
-        mut bytes: Bytes<'_>,
+        mut bytes: ByteReader<'_>,
         to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = netflow5::header(protocol, &mut bytes).ok_or(DatagramFault::Short)?;
@@ -261,7 +261,7 @@ impl Collector {
     fn read_sflow(
         &mut self,
         arrival: Arrival,
-        mut bytes: Bytes<'_>,
+        mut bytes: ByteReader<'_>,
         to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = sflow::header(&mut bytes).ok_or(DatagramFault::Short)?;
@@ -296,7 +296,7 @@ impl Collector {
         arrival: Arrival,
         protocol: Protocol,
         header: Option<sets::Header>,
-        mut bytes: Bytes<'_>,
+        mut bytes: ByteReader<'_>,
         to: RecordOutput<'_>,
     ) -> Result<(), DatagramFault> {
         let header = header.ok_or(DatagramFault::Short)?;
@@ -420,9 +420,9 @@ impl SetReader<'_> {
         }
     }
 
-    fn read_templates(&mut self, mut bytes: Bytes<'_>, is_options: bool) {
+    fn read_templates(&mut self, mut bytes: ByteReader<'_>, is_options: bool) {
         // Less than the shortest template is padding.
-        while bytes.len() >= 4 && bytes.0.iter().any(|octet| *octet != 0) {
+        while bytes.0.len() >= 4 && bytes.0.iter().any(|octet| *octet != 0) {
             match template::next(&mut bytes, self.form, is_options) {
                 Some(TemplateChange::Template(id, told)) => {
                     self.learn(id, told);
@@ -461,14 +461,14 @@ impl SetReader<'_> {
             self.source.held_octets -= set.octets.len() + HELD_SET_LEN;
             self.source.memory -= set.octets.len() + HELD_SET_LEN;
             self.sink.time = set.time;
-            self.read_records(id, Bytes(&set.octets));
+            self.read_records(id, ByteReader(&set.octets));
         }
         // Their records are none of this message.
         (self.sink.time, self.records) = (time, records);
         self.source.account.held = self.source.held.len() as u64;
     }
 
-    fn read_records(&mut self, id: u16, mut bytes: Bytes<'_>) {
+    fn read_records(&mut self, id: u16, mut bytes: ByteReader<'_>) {
         let SetReader { source, sink, shared, file, keeping, padded, copies, .. } = self;
         let key = source.key();
         let Source { templates, account, rates, totals, boot_ns, memory, .. } = &mut **source;
@@ -482,7 +482,7 @@ impl SetReader<'_> {
             let mut draft = Draft::new();
             draft.boot_ns = *boot_ns;
             draft.sampled.template = Some(id);
-            let records = bytes.len() / template.record_len;
+            let records = bytes.0.len() / template.record_len;
             padded.clear();
             padded.extend_from_slice(bytes.take(records * template.record_len).unwrap_or_default());
             padded.resize(padded.len() + WINDOW, 0);
@@ -509,8 +509,8 @@ impl SetReader<'_> {
             count = records as u32;
         }
         // Less than the shortest record is padding.
-        while bytes.len() >= template.record_len {
-            let before = bytes.len();
+        while bytes.0.len() >= template.record_len {
+            let before = bytes.0.len();
             let mut draft = Draft::new();
             draft.boot_ns = *boot_ns;
             if !template.is_options() {
@@ -540,7 +540,7 @@ impl SetReader<'_> {
                         **keeping = keeping.and(file.keep(key, &entry));
                     }
                 }
-            } else if before - bytes.len() < RECORD_LEN_MIN {
+            } else if before - bytes.0.len() < RECORD_LEN_MIN {
                 account.refuse(RefusedCause::TooShort);
             } else {
                 account.totals_forgotten += draft.take_totals(totals, sink.time);
@@ -551,8 +551,8 @@ impl SetReader<'_> {
         self.records = self.records.map(|records| records.saturating_add(count));
     }
 
-    fn hold(&mut self, id: u16, bytes: Bytes<'_>) {
-        let (source, len) = (&mut *self.source, bytes.len() + HELD_SET_LEN);
+    fn hold(&mut self, id: u16, bytes: ByteReader<'_>) {
+        let (source, len) = (&mut *self.source, bytes.0.len() + HELD_SET_LEN);
         let has_room = source.held.len() < HELD_SETS_MAX && source.held_octets + len <= HELD_OCTETS_MAX;
         if !has_room {
             return source.account.refuse(RefusedCause::NoTemplate);

@@ -11,11 +11,11 @@
 
 use std::net::IpAddr;
 
+use tapline_dissect::ByteReader;
 use tapline_flow::KnownField;
 use tapline_flow::export::Value;
 
 use crate::account::Protocol;
-use crate::bytes::Bytes;
 use crate::draft::{Draft, MessageTime};
 
 /// Octets of a record of version 5. Those of 1 and 7 have four more.
@@ -46,7 +46,7 @@ pub(crate) struct Header {
 }
 
 /// The header of a message of this protocol, behind the version; `None` if it is cut short.
-pub(crate) fn header(protocol: Protocol, bytes: &mut Bytes<'_>) -> Option<Header> {
+pub(crate) fn header(protocol: Protocol, bytes: &mut ByteReader<'_>) -> Option<Header> {
     let (count, uptime) = (bytes.u16()?, bytes.u32()?);
     let export_ns = i64::from(bytes.u32()?) * 1_000_000_000 + i64::from(bytes.u32()?);
     let boot_ns = export_ns - i64::from(uptime) * 1_000_000;
@@ -63,7 +63,7 @@ pub(crate) fn header(protocol: Protocol, bytes: &mut Bytes<'_>) -> Option<Header
 }
 
 /// The next record; `None` if it is cut short.
-pub(crate) fn next(protocol: Protocol, bytes: &mut Bytes<'_>) -> Option<Draft> {
+pub(crate) fn next(protocol: Protocol, bytes: &mut ByteReader<'_>) -> Option<Draft> {
     let len = if protocol == Protocol::NetFlow5 { RECORD_LEN } else { RECORD_LEN + 4 };
     let mut draft = record(bytes.0.first_chunk()?);
     let octets = bytes.take(len)?;

@@ -6,7 +6,8 @@
 //! set     id 2 | length 2 | templates (0, 2) | options templates (1, 3) | records by template id (256 on)
 //! ```
 
-use crate::bytes::Bytes;
+use tapline_dissect::ByteReader;
+
 use crate::draft::MessageTime;
 use crate::template::{Form, LEAST_ID};
 
@@ -21,7 +22,7 @@ pub(crate) struct Header {
 }
 
 /// The header of version 9, behind the version; `None` if it is cut short.
-pub(crate) fn header9(bytes: &mut Bytes<'_>) -> Option<Header> {
+pub(crate) fn header9(bytes: &mut ByteReader<'_>) -> Option<Header> {
     let (_count, uptime, seconds) = (bytes.u16()?, bytes.u32()?, bytes.u32()?);
     let (sequence, domain) = (bytes.u32()?, bytes.u32()?);
     let export_ns = i64::from(seconds) * 1_000_000_000;
@@ -32,8 +33,8 @@ pub(crate) fn header9(bytes: &mut Bytes<'_>) -> Option<Header> {
 
 /// The header of IPFIX, behind the version; bytes beyond the message's length are taken off the end. `None` if the
 /// message is cut short.
-pub(crate) fn header10(bytes: &mut Bytes<'_>) -> Option<Header> {
-    let behind_version = bytes.len();
+pub(crate) fn header10(bytes: &mut ByteReader<'_>) -> Option<Header> {
+    let behind_version = bytes.0.len();
     let len = usize::from(bytes.u16()?).checked_sub(2).filter(|len| *len <= behind_version)?;
     bytes.0 = bytes.0.get(..len.checked_sub(2)?)?;
     let (seconds, sequence, domain) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
@@ -43,17 +44,17 @@ pub(crate) fn header10(bytes: &mut Bytes<'_>) -> Option<Header> {
 
 /// The contents of a set.
 pub(crate) enum Set<'a> {
-    Templates(Bytes<'a>),
-    OptionsTemplates(Bytes<'a>),
-    Records(u16, Bytes<'a>),
+    Templates(ByteReader<'a>),
+    OptionsTemplates(ByteReader<'a>),
+    Records(u16, ByteReader<'a>),
     /// An id that the protocol reserves.
     Unknown,
 }
 
 /// The next set; `None` at the end, an error if its length does not fit.
-pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'a>, ()>> {
+pub(crate) fn next<'a>(bytes: &mut ByteReader<'a>, form: Form) -> Option<Result<Set<'a>, ()>> {
     // Less than a header is padding, and so are zeros up to the end: some exporters send datagrams of one length.
-    if bytes.len() < SET_HEADER_LEN || bytes.0.iter().all(|octet| *octet == 0) {
+    if bytes.0.len() < SET_HEADER_LEN || bytes.0.iter().all(|octet| *octet == 0) {
         return None;
     }
     let (id, len) = (bytes.u16()?, bytes.u16()?);
@@ -61,7 +62,7 @@ pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'
         bytes.0 = &[];
         return Some(Err(()));
     };
-    let content = Bytes(content);
+    let content = ByteReader(content);
     skip_padding(bytes, form, usize::from(len));
     Some(Ok(match (form, id) {
         (_, LEAST_ID..) => Set::Records(id, content),
@@ -72,7 +73,7 @@ pub(crate) fn next<'a>(bytes: &mut Bytes<'a>, form: Form) -> Option<Result<Set<'
 }
 
 /// Skips the padding behind a set of `len` octets: some exporters do not count it to the set.
-fn skip_padding(bytes: &mut Bytes<'_>, form: Form, len: usize) {
+fn skip_padding(bytes: &mut ByteReader<'_>, form: Form, len: usize) {
     let padding = len.next_multiple_of(4) - len;
     let Some((zeros, rest)) = bytes.0.split_at_checked(padding) else { return };
     let is_set = |octets: &[u8]| match octets {

@@ -11,11 +11,11 @@
 
 use std::net::IpAddr;
 
+use tapline_dissect::ByteReader;
 use tapline_flow::KnownField;
 use tapline_packet::LinkType;
 use tapline_packet::headers::{Headers, IpVersion};
 
-use crate::bytes::Bytes;
 use crate::draft::Draft;
 
 /// Records of a sample at most: the standard has some twenty kinds.
@@ -31,14 +31,14 @@ pub(crate) struct Header {
 }
 
 /// The header, behind the version; `None` if it is cut short.
-pub(crate) fn header(bytes: &mut Bytes<'_>) -> Option<Header> {
+pub(crate) fn header(bytes: &mut ByteReader<'_>) -> Option<Header> {
     let agent = address(bytes)?;
     let (sub_agent, sequence) = (bytes.u32()?, bytes.u32()?);
     let (_uptime, samples) = (bytes.u32()?, bytes.u32()?);
     Some(Header { agent, sub_agent, sequence, samples })
 }
 
-fn address(bytes: &mut Bytes<'_>) -> Option<IpAddr> {
+fn address(bytes: &mut ByteReader<'_>) -> Option<IpAddr> {
     match bytes.u32()? {
         1 => Some(IpAddr::from(<[u8; 4]>::try_from(bytes.take(4)?).ok()?)),
         2 => Some(IpAddr::from(<[u8; 16]>::try_from(bytes.take(16)?).ok()?)),
@@ -56,9 +56,9 @@ pub(crate) enum Sample {
 }
 
 /// The next sample; `None` if its lengths do not fit.
-pub(crate) fn sample(bytes: &mut Bytes<'_>) -> Option<Sample> {
+pub(crate) fn sample(bytes: &mut ByteReader<'_>) -> Option<Sample> {
     let (format, len) = (bytes.u32()?, bytes.u32()?);
-    let mut body = Bytes(bytes.take(usize::try_from(len).ok()?)?);
+    let mut body = ByteReader(bytes.take(usize::try_from(len).ok()?)?);
     match format {
         1 => packet_sample(&mut body, false),
         3 => packet_sample(&mut body, true),
@@ -66,7 +66,7 @@ pub(crate) fn sample(bytes: &mut Bytes<'_>) -> Option<Sample> {
     }
 }
 
-fn packet_sample(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Sample> {
+fn packet_sample(bytes: &mut ByteReader<'_>, is_expanded: bool) -> Option<Sample> {
     bytes.take(if is_expanded { 12 } else { 8 })?;
     let (rate, _pool, _drops) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
     let mut draft = Box::new(Draft::new());
@@ -84,13 +84,13 @@ fn packet_sample(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Sample> {
     for _ in 0..records {
         let (format, len) = (bytes.u32()?, bytes.u32()?);
         let body = bytes.take(usize::try_from(len).ok()?)?;
-        is_ip |= record(format, Bytes(body), &mut draft).unwrap_or(false);
+        is_ip |= record(format, ByteReader(body), &mut draft).unwrap_or(false);
     }
     Some(if is_ip { Sample::Packet(draft) } else { Sample::NotIp })
 }
 
 /// The number of an interface; `None` within for one that is not known, a discard, or several.
-fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Option<u32>> {
+fn interface(bytes: &mut ByteReader<'_>, is_expanded: bool) -> Option<Option<u32>> {
     let (format, value) = match is_expanded {
         true => (bytes.u32()?, bytes.u32()?),
         false => {
@@ -102,7 +102,7 @@ fn interface(bytes: &mut Bytes<'_>, is_expanded: bool) -> Option<Option<u32>> {
 }
 
 /// Takes a record. Returns whether it gave addresses; `None` if it is cut short.
-fn record(format: u32, mut bytes: Bytes<'_>, draft: &mut Draft) -> Option<bool> {
+fn record(format: u32, mut bytes: ByteReader<'_>, draft: &mut Draft) -> Option<bool> {
     match format {
         1 => raw_header(&mut bytes, draft),
         // sampled_ipv4, sampled_ipv6: what agents tell that do not see the header.
@@ -129,7 +129,7 @@ fn record(format: u32, mut bytes: Bytes<'_>, draft: &mut Draft) -> Option<bool> 
 }
 
 /// extended_gateway: next hop, AS of the router, of the source, of its peer; the path to the destination.
-fn gateway(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
+fn gateway(bytes: &mut ByteReader<'_>, draft: &mut Draft) -> Option<bool> {
     let _next_hop = address(bytes);
     let (router, source, _peer, segments) = (bytes.u32()?, bytes.u32()?, bytes.u32()?, bytes.u32()?);
     // AS 0 is that of the router itself.
@@ -145,7 +145,7 @@ fn gateway(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
 }
 
 /// sampled_header: the first bytes of the packet.
-fn raw_header(bytes: &mut Bytes<'_>, draft: &mut Draft) -> Option<bool> {
+fn raw_header(bytes: &mut ByteReader<'_>, draft: &mut Draft) -> Option<bool> {
     let (protocol, frame_len, stripped) = (bytes.u32()?, bytes.u32()?, bytes.u32()?);
     let len = usize::try_from(bytes.u32()?).ok()?;
     let data = bytes.take(len)?;
@@ -222,7 +222,7 @@ pub(crate) fn packet_head(
     Some(true)
 }
 
-fn ip_fields(bytes: &mut Bytes<'_>, draft: &mut Draft, address_len: usize) -> Option<bool> {
+fn ip_fields(bytes: &mut ByteReader<'_>, draft: &mut Draft, address_len: usize) -> Option<bool> {
     let (len, protocol) = (bytes.u32()?, bytes.u32()?);
     let mut address = || -> Option<IpAddr> {
         let octets = bytes.take(address_len)?;

@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
+use tapline_dissect::ByteReader;
 use tapline_flow::export::{Foreign, Value};
 
-use crate::bytes::Bytes;
 use crate::draft::{PlacedField, Plan};
 
 /// Fields of a template at most: no router's comes near.
@@ -121,7 +121,7 @@ impl Template {
     #[inline]
     pub(crate) fn record<'a>(
         &self,
-        bytes: &mut Bytes<'a>,
+        bytes: &mut ByteReader<'a>,
         mut tell: impl FnMut(Value, bool, &'a [u8]),
     ) -> Option<()> {
         if !self.is_variable {
@@ -171,7 +171,7 @@ fn plan(steps: &[Step]) -> Option<Plan> {
 }
 
 /// The next template of a set. `None` for one that is cut short or has no meaning: the set is not read further.
-pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Option<TemplateChange> {
+pub(crate) fn next(bytes: &mut ByteReader<'_>, form: Form, is_options: bool) -> Option<TemplateChange> {
     let id = bytes.u16()?;
     let (count, scopes) = match (form, is_options) {
         (_, false) => (bytes.u16()?, 0),
@@ -203,7 +203,7 @@ pub(crate) fn next(bytes: &mut Bytes<'_>, form: Form, is_options: bool) -> Optio
     Some(TemplateChange::Template(id, template))
 }
 
-fn raw_field(bytes: &mut Bytes<'_>, form: Form) -> Option<RawField> {
+fn raw_field(bytes: &mut ByteReader<'_>, form: Form) -> Option<RawField> {
     let (id, len) = (bytes.u16()?, bytes.u16()?);
     if form == Form::Ipfix && id & ENTERPRISE_BIT != 0 {
         return Some(RawField { enterprise: bytes.u32()?, id: id & !ENTERPRISE_BIT, len });
@@ -217,12 +217,12 @@ mod tests {
 
     fn fields_of(template: &Template, record: &[u8]) -> Option<Vec<(Value, Vec<u8>)>> {
         let mut told = Vec::new();
-        template.record(&mut Bytes(record), |field, _, value| told.push((field, value.to_vec())))?;
+        template.record(&mut ByteReader(record), |field, _, value| told.push((field, value.to_vec())))?;
         Some(told)
     }
 
     fn told(octets: &[u8], form: Form, is_options: bool) -> Option<(u16, Template)> {
-        match next(&mut Bytes(octets), form, is_options)? {
+        match next(&mut ByteReader(octets), form, is_options)? {
             TemplateChange::Template(id, template) => Some((id, template)),
             TemplateChange::Withdrawal | TemplateChange::TooLong => None,
         }
@@ -258,7 +258,7 @@ mod tests {
         assert!(told(&[0, 9, 0, 1, 0, 4, 0, 1], Form::Ipfix, false).is_none(), "ids below 256 are sets");
         assert!(told(&[1, 0, 0, 9, 0, 4, 0, 1], Form::V9, false).is_none(), "cut short");
         assert!(matches!(
-            next(&mut Bytes(&[1, 0, 0, 0]), Form::Ipfix, false),
+            next(&mut ByteReader(&[1, 0, 0, 0]), Form::Ipfix, false),
             Some(TemplateChange::Withdrawal)
         ));
     }

@@ -274,9 +274,9 @@ mod tests {
     use tapline_flow::Flow;
 
     use super::*;
-    use crate::bytes::Bytes;
     use crate::draft::MessageTime;
     use crate::template::{Form, RawField, Template};
+    use tapline_dissect::ByteReader;
 
     const NOW_NS: i64 = 1_700_000_000_000_000_000;
 
@@ -311,9 +311,9 @@ mod tests {
 
     /// The flows of records, each with a draft of its own that is filled field by field.
     fn by_fields(template: &Template, records: &[u8], time: MessageTime) -> Vec<(Flow, bool, Option<u32>)> {
-        let mut bytes = Bytes(records);
+        let mut bytes = ByteReader(records);
         let mut flows = Vec::new();
-        while bytes.len() >= template.record_len {
+        while bytes.0.len() >= template.record_len {
             let mut draft = Draft::new();
             draft.boot_ns = Some(5);
             let read =
