@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Command, ExitStatus, Stdio};
@@ -128,7 +129,28 @@ impl Ending {
     }
 }
 
-/// A queue, and the thread that works it off.
+/// A queue of actions, and the thread that works it off.
+pub trait DeliveryQueue: Send {
+    /// Takes no more actions. The thread does those that wait before `end`, or gives them up.
+    fn end_by(&mut self, end: Instant);
+
+    /// Waits for the thread, after [`end_by`](Self::end_by).
+    fn finish(&mut self);
+
+    /// The action that the end waits for and how many there are, in words. `None` once the thread has ended.
+    fn waits_for(&self) -> Option<String>;
+
+    /// Counters.
+    fn counts(&self) -> DeliveryCounts;
+
+    /// Counters of a rule.
+    fn counts_of(&self, rule: &str) -> DeliveryCounts;
+
+    /// Failures since the last call, as sentences.
+    fn take_faults(&self) -> Vec<String>;
+}
+
+/// A queue of jobs.
 pub(crate) struct Worker<T> {
     /// The jobs, in a word.
     name: &'static str,
@@ -173,38 +195,37 @@ impl<T: Send + 'static> Worker<T> {
         self.tally.count(rule, |counts| counts.refused += 1);
         self.tally.fault(rule, failure);
     }
+}
 
-    /// No more jobs come, and the thread has until `end` for those that wait.
-    pub(crate) fn end_by(&mut self, end: Instant) {
+impl<T: Send + 'static> DeliveryQueue for Worker<T> {
+    fn end_by(&mut self, end: Instant) {
         let _ = self.ending.0.set(end);
         self.sender = None;
     }
 
-    /// Waits for the thread, which knows when to end.
-    pub(crate) fn finish(&mut self) {
+    fn finish(&mut self) {
         debug_assert!(self.ending.has_begun(), "the thread would wait for jobs");
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 
-    /// The job that the end waits for and how many there are, in words. `None` once the thread has ended.
-    pub(crate) fn waits_for(&self) -> Option<String> {
+    fn waits_for(&self) -> Option<String> {
         self.thread.as_ref().filter(|thread| !thread.is_finished())?;
         let (jobs, at_work) = (self.tally.jobs.load(Ordering::Relaxed), lock(&self.tally.at_work));
         let at_work = if at_work.is_empty() { String::new() } else { format!(" ({at_work})") };
         Some(format!("{}{at_work}", counted(jobs.max(1), self.name)))
     }
 
-    pub(crate) fn counts(&self) -> DeliveryCounts {
+    fn counts(&self) -> DeliveryCounts {
         lock(&self.tally.by_rule).values().copied().fold(DeliveryCounts::default(), DeliveryCounts::plus)
     }
 
-    pub(crate) fn counts_of(&self, rule: &str) -> DeliveryCounts {
+    fn counts_of(&self, rule: &str) -> DeliveryCounts {
         lock(&self.tally.by_rule).get(rule).copied().unwrap_or_default()
     }
 
-    pub(crate) fn take_faults(&self) -> Vec<String> {
+    fn take_faults(&self) -> Vec<String> {
         lock(&self.tally.faults).take()
     }
 }
@@ -248,35 +269,19 @@ impl Commands {
         let (rule, kind) = (event.name.clone(), event.kind.name().to_owned());
         self.0.offer(&event.name, CommandJob { words: words.to_vec(), rule, kind, line });
     }
+}
 
-    /// Starts the commands that are due, and ends them before `end`.
-    pub fn end_by(&mut self, end: Instant) {
-        self.0.end_by(end);
+impl Deref for Commands {
+    type Target = dyn DeliveryQueue;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
+}
 
-    /// Waits for the commands that are due, after [`end_by`](Self::end_by).
-    pub fn finish(&mut self) {
-        self.0.finish();
-    }
-
-    /// The commands that the end waits for, in words; `None` if there are none.
-    pub fn waits_for(&self) -> Option<String> {
-        self.0.waits_for()
-    }
-
-    /// Counters.
-    pub fn counts(&self) -> DeliveryCounts {
-        self.0.counts()
-    }
-
-    /// Counters of a rule.
-    pub fn counts_of(&self, rule: &str) -> DeliveryCounts {
-        self.0.counts_of(rule)
-    }
-
-    /// Failures since the last call, as sentences.
-    pub fn take_faults(&self) -> Vec<String> {
-        self.0.take_faults()
+impl DerefMut for Commands {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
     }
 }
 

@@ -9,15 +9,15 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 
-use crate::delivery::{DeliveryCounts, Ending, Tally, Worker, counted};
+use crate::delivery::{DeliveryQueue, Ending, Tally, Worker, counted};
 use crate::event::Event;
 use crate::faults::Failure;
 use crate::rules::HoldSettings;
@@ -114,35 +114,19 @@ impl Holds {
         let job = Job { rule: event.name.clone(), request: request(settings, event), place };
         self.worker.offer(&event.name, job);
     }
+}
 
-    /// Makes the holds that are due before `end`.
-    pub fn end_by(&mut self, end: Instant) {
-        self.worker.end_by(end);
+impl Deref for Holds {
+    type Target = dyn DeliveryQueue;
+
+    fn deref(&self) -> &Self::Target {
+        &self.worker
     }
+}
 
-    /// Waits for the holds that are due, after [`end_by`](Self::end_by).
-    pub fn finish(&mut self) {
-        self.worker.finish();
-    }
-
-    /// Holds that the end waits for, in words; `None` if there are none.
-    pub fn waits_for(&self) -> Option<String> {
-        self.worker.waits_for()
-    }
-
-    /// Counters.
-    pub fn counts(&self) -> DeliveryCounts {
-        self.worker.counts()
-    }
-
-    /// Counters of a rule.
-    pub fn counts_of(&self, rule: &str) -> DeliveryCounts {
-        self.worker.counts_of(rule)
-    }
-
-    /// Failures since the last call, as sentences.
-    pub fn take_faults(&self) -> Vec<String> {
-        self.worker.take_faults()
+impl DerefMut for Holds {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.worker
     }
 }
 
@@ -198,9 +182,10 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::delivery::DeliveryCounts;
 
     const RULE: &str = "a.b\u{e9} c";
 

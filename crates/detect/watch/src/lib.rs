@@ -65,7 +65,7 @@ mod window;
 
 pub use burst::{BURST_WINDOW_NS, Burst, BurstLimits, BurstMeter, Late, per_second};
 pub use comparison::Comparison;
-pub use delivery::{Commands, DeliveryCounts, END_TIME, counted};
+pub use delivery::{Commands, DeliveryCounts, DeliveryQueue, END_TIME, counted};
 pub use error::RuleError;
 pub use event::{Event, EventKind};
 pub use filters::Compile;

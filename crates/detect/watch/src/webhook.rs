@@ -12,10 +12,10 @@
 //!
 //! Only in builds with the feature `webhook`: TLS is a third of a build of Tapline.
 
+use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::time::Instant;
 
-use crate::delivery::DeliveryCounts;
+use crate::delivery::DeliveryQueue;
 use crate::event::Event;
 use crate::rules::Webhook;
 
@@ -52,37 +52,6 @@ impl Webhooks {
     pub fn offer(&mut self, url: &str, event: &Event) {
         self.sender.offer(url, event);
     }
-
-    /// Makes the calls that are due before `end`: each is tried once more, and all are spooled once one has failed or
-    /// the time is over.
-    pub fn end_by(&mut self, end: Instant) {
-        self.sender.0.end_by(end);
-    }
-
-    /// Waits for the calls that are due, after [`end_by`](Self::end_by).
-    pub fn finish(&mut self) {
-        self.sender.0.finish();
-    }
-
-    /// The calls that the end waits for, in words; `None` if there are none.
-    pub fn waits_for(&self) -> Option<String> {
-        self.sender.0.waits_for()
-    }
-
-    /// Counters; spooled events are neither done nor failed.
-    pub fn counts(&self) -> DeliveryCounts {
-        self.sender.0.counts()
-    }
-
-    /// Counters of a rule.
-    pub fn counts_of(&self, rule: &str) -> DeliveryCounts {
-        self.sender.0.counts_of(rule)
-    }
-
-    /// Failures since the last call, as sentences.
-    pub fn take_faults(&self) -> Vec<String> {
-        self.sender.0.take_faults()
-    }
 }
 
 #[cfg(not(feature = "webhook"))]
@@ -104,34 +73,26 @@ impl Webhooks {
     pub fn offer(&mut self, _: &str, _: &Event) {
         match self.never {}
     }
+}
 
-    /// Makes the calls that are due.
-    pub fn end_by(&mut self, _: Instant) {
+/// At the end each call that is due is tried once more, and all are spooled once one has failed or the time is over.
+/// Spooled events are neither done nor failed.
+impl Deref for Webhooks {
+    type Target = dyn DeliveryQueue;
+
+    fn deref(&self) -> &Self::Target {
+        #[cfg(feature = "webhook")]
+        return &self.sender.0;
+        #[cfg(not(feature = "webhook"))]
         match self.never {}
     }
+}
 
-    /// Waits for the calls that are due.
-    pub fn finish(&mut self) {
-        match self.never {}
-    }
-
-    /// The calls that the end waits for.
-    pub fn waits_for(&self) -> Option<String> {
-        match self.never {}
-    }
-
-    /// Counters.
-    pub fn counts(&self) -> DeliveryCounts {
-        match self.never {}
-    }
-
-    /// Counters of a rule.
-    pub fn counts_of(&self, _: &str) -> DeliveryCounts {
-        match self.never {}
-    }
-
-    /// Failures since the last call.
-    pub fn take_faults(&self) -> Vec<String> {
+impl DerefMut for Webhooks {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        #[cfg(feature = "webhook")]
+        return &mut self.sender.0;
+        #[cfg(not(feature = "webhook"))]
         match self.never {}
     }
 }

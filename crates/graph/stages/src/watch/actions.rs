@@ -11,8 +11,8 @@ use tapline_graph::catalog::Arguments;
 use tapline_source::Error;
 use tapline_sys::{output_file, unnamed};
 use tapline_watch::{
-    Actions as RuleActions, CommandStarter, Commands, DeliveryCounts, END_TIME, EventKind, Holds, Report,
-    Rules, Webhooks,
+    Actions as RuleActions, CommandStarter, Commands, DeliveryCounts, DeliveryQueue, END_TIME, EventKind,
+    Holds, Report, Rules, Webhooks,
 };
 
 /// Waits shorter than this are not reported.
@@ -117,9 +117,7 @@ impl Actions {
     /// Waits for commands, webhooks and holds that are due, for the time that an end has. A longer wait is reported.
     pub(super) fn finish(&mut self) {
         let end = Instant::now() + END_TIME;
-        self.commands.iter_mut().for_each(|commands| commands.end_by(end));
-        self.webhooks.iter_mut().for_each(|webhooks| webhooks.end_by(end));
-        self.holds.iter_mut().for_each(|holds| holds.end_by(end));
+        self.queues_mut().for_each(|queue| queue.end_by(end));
         let told_at = Instant::now() + SHORT;
         while Instant::now() < told_at && self.waits_for().is_some() {
             thread::sleep(LOOK);
@@ -128,48 +126,43 @@ impl Actions {
             let seconds = END_TIME.as_secs();
             let _ = writeln!(io::stderr(), "tapline: the end waits for {what}, {seconds} s at most");
         }
-        self.commands.iter_mut().for_each(Commands::finish);
-        self.webhooks.iter_mut().for_each(Webhooks::finish);
-        self.holds.iter_mut().for_each(Holds::finish);
+        self.queues_mut().for_each(DeliveryQueue::finish);
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &(dyn DeliveryQueue + 'static)> {
+        let queues = [self.commands.as_deref(), self.webhooks.as_deref(), self.holds.as_deref()];
+        queues.into_iter().flatten()
+    }
+
+    fn queues_mut(&mut self) -> impl Iterator<Item = &mut (dyn DeliveryQueue + 'static)> {
+        let (commands, webhooks) = (self.commands.as_deref_mut(), self.webhooks.as_deref_mut());
+        [commands, webhooks, self.holds.as_deref_mut()].into_iter().flatten()
     }
 
     /// Commands, webhooks and holds that are not done, in words.
     fn waits_for(&self) -> Option<String> {
-        let commands = self.commands.as_ref().and_then(Commands::waits_for);
-        let webhooks = self.webhooks.as_ref().and_then(Webhooks::waits_for);
-        let holds = self.holds.as_ref().and_then(Holds::waits_for);
-        commands.into_iter().chain(webhooks).chain(holds).reduce(|one, other| format!("{one} and {other}"))
+        self.queues().filter_map(DeliveryQueue::waits_for).reduce(|one, other| format!("{one} and {other}"))
     }
 
     /// Counters of commands, webhooks and holds of a rule.
     pub(super) fn counts_of(&self, rule: &str) -> DeliveryCounts {
-        let commands = self.commands.as_ref().map(|commands| commands.counts_of(rule));
-        let webhooks = self.webhooks.as_ref().map(|webhooks| webhooks.counts_of(rule));
-        let holds = self.holds.as_ref().map(|holds| holds.counts_of(rule));
-        commands
-            .into_iter()
-            .chain(webhooks)
-            .chain(holds)
-            .fold(DeliveryCounts::default(), DeliveryCounts::plus)
+        self.queues().map(|queue| queue.counts_of(rule)).fold(DeliveryCounts::default(), DeliveryCounts::plus)
     }
 
     /// Failures of commands, webhooks and holds since the last call, as sentences.
     pub(super) fn take_faults(&self) -> Vec<String> {
-        let mut faults = self.commands.as_ref().map_or_else(Vec::new, Commands::take_faults);
-        faults.extend(self.webhooks.iter().flat_map(Webhooks::take_faults));
-        faults.extend(self.holds.iter().flat_map(Holds::take_faults));
-        faults
+        self.queues().flat_map(DeliveryQueue::take_faults).collect()
     }
 
     /// Reports dropped and failed actions: `run_refused`, of commands and holds, and `hook_refused`. Only eight
     /// gauges are shown, so holds have none of their own.
     pub(super) fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
-        let commands = self.commands.as_ref().map(Commands::counts);
-        let holds = self.holds.as_ref().map(Holds::counts);
-        let both = commands.into_iter().chain(holds).reduce(DeliveryCounts::plus);
+        let commands = self.commands.iter().map(|commands| commands.counts());
+        let holds = self.holds.iter().map(|holds| holds.counts());
+        let both = commands.chain(holds).reduce(DeliveryCounts::plus);
         both.into_iter().for_each(|counts| tell("run_refused", counts.refused + counts.failed));
-        let webhooks = self.webhooks.as_ref().map(Webhooks::counts);
-        webhooks.into_iter().for_each(|counts| tell("hook_refused", counts.refused + counts.failed));
+        let webhooks = self.webhooks.iter().map(|webhooks| webhooks.counts());
+        webhooks.for_each(|counts| tell("hook_refused", counts.refused + counts.failed));
     }
 }
 

@@ -2,7 +2,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::delivery::DeliveryCounts;
+use crate::delivery::{DeliveryCounts, DeliveryQueue as _};
 use crate::rules::{Secret, WebhookFormat};
 
 mod services;
