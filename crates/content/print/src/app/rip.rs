@@ -7,6 +7,7 @@
 
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
+use crate::link::loopback::FAMILIES;
 use crate::text::Text;
 
 const HEADER_LEN: usize = 4;
@@ -23,18 +24,6 @@ const COMMANDS: &[(u8, &str)] = &[
     (TRACE_OFF, "Trace off"),
     (POLL, "Poll"),
     (POLL_ENTRY, "Poll Entry"),
-];
-
-/// Families of addresses, as BSD numbers them.
-const FAMILIES: &[(u16, &str)] = &[
-    (2, "IPv4"),
-    (6, "NS"),
-    (7, "ISO"),
-    (16, "Appletalk"),
-    (23, "IPX"),
-    (24, "IPv6"),
-    (28, "IPv6"),
-    (30, "IPv6"),
 ];
 
 /// One message: `RIPv2, Response, length: 84`; with `-v` its routes.
@@ -121,7 +110,7 @@ fn print_entry_1(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, 
 }
 
 fn print_family(cx: &mut Context<'_>, family: u16) {
-    match lookup(FAMILIES, family) {
+    match lookup(FAMILIES, family.into()) {
         Some(name) => cx.text(name),
         None => put!(cx, "Unknown ({family})"),
     }

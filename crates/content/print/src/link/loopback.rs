@@ -14,7 +14,8 @@ const INET: u32 = 2;
 /// IPv6 has another number on each BSD.
 const INET6: [u32; 3] = [24, 28, 30];
 
-const FAMILIES: &[(u32, &str)] = &[
+/// Families of addresses, as BSD numbers them.
+pub(crate) const FAMILIES: &[(u32, &str)] = &[
     (INET, "IPv4"),
     (6, "NS"),
     (7, "ISO"),

@@ -18,7 +18,7 @@ pub(crate) mod frame_relay;
 mod ipnet;
 mod ipoib;
 mod juniper;
-mod loopback;
+pub(crate) mod loopback;
 mod mfr;
 pub(crate) mod mpls;
 mod nflog;

@@ -33,6 +33,19 @@ use tapline_bpf::ancillary;
 use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Error;
 
+/// Link types whose packets may have VLAN tags.
+pub(super) const TAGGED: [LinkType; 10] = [
+    LinkType::ETHERNET,
+    LinkType::NETANALYZER,
+    LinkType::NETANALYZER_TRANSPARENT,
+    LinkType::DSA_TAG_BRCM,
+    LinkType::DSA_TAG_DSA,
+    LinkType::DSA_TAG_EDSA,
+    LinkType::IEEE802_11,
+    LinkType::IEEE802_11_PRISM,
+    LinkType::IEEE802_11_AVS,
+    LinkType::IEEE802_11_RADIOTAP,
+];
 const VNI_MAX: u32 = 0x00ff_ffff;
 const VLAN_ID_MAX: u32 = 0x0fff;
 
@@ -47,16 +60,7 @@ impl Scope<'_> {
         let vlan = match self.link_type() {
             LinkType::ETHERNET if self.may_have_metadata() && self.scoped => self.vlan_on_the_wire(id)?,
             LinkType::ETHERNET if self.may_have_metadata() => self.vlan_with_metadata(id)?,
-            LinkType::ETHERNET
-            | LinkType::NETANALYZER
-            | LinkType::NETANALYZER_TRANSPARENT
-            | LinkType::DSA_TAG_BRCM
-            | LinkType::DSA_TAG_DSA
-            | LinkType::DSA_TAG_EDSA
-            | LinkType::IEEE802_11
-            | LinkType::IEEE802_11_PRISM
-            | LinkType::IEEE802_11_AVS
-            | LinkType::IEEE802_11_RADIOTAP => self.vlan_in_packet(id)?,
+            link_type if TAGGED.contains(&link_type) => self.vlan_in_packet(id)?,
             _ => return Err(self.unsupported("vlan")),
         };
         self.layers.vlans += 1;

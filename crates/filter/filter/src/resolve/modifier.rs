@@ -11,6 +11,7 @@
 
 use tapline_packet::LinkType;
 
+use super::encapsulation::TAGGED;
 use super::layers::Offset;
 use super::state::Flow;
 use super::transport::address;
@@ -67,21 +68,8 @@ impl Scope<'_> {
 
     /// Whether the link type may have VLAN tags where we look for them.
     fn may_be_tagged(&self) -> bool {
-        self.layers.labels == 0
-            && matches!(
-                self.link_type(),
-                LinkType::ETHERNET
-                    | LinkType::NETANALYZER
-                    | LinkType::NETANALYZER_TRANSPARENT
-                    | LinkType::DSA_TAG_BRCM
-                    | LinkType::DSA_TAG_DSA
-                    | LinkType::DSA_TAG_EDSA
-                    | LinkType::LINUX_SLL
-                    | LinkType::IEEE802_11
-                    | LinkType::IEEE802_11_PRISM
-                    | LinkType::IEEE802_11_AVS
-                    | LinkType::IEEE802_11_RADIOTAP
-            )
+        let link_type = self.link_type();
+        self.layers.labels == 0 && (link_type == LinkType::LINUX_SLL || TAGGED.contains(&link_type))
     }
 
     /// Skips tags. The type is right before the payload; it is found behind no tag, one or two. Holds always.

@@ -202,7 +202,7 @@ fn group(cx: &mut Context<'_>, body: Span<'_>) -> Result<bool, Cut> {
 }
 
 /// Type and length of a part; `None` if not even those fit, which has been said.
-fn part_head(cx: &mut Context<'_>, rest: Span<'_>) -> Result<Option<(u16, usize)>, Cut> {
+pub(super) fn part_head(cx: &mut Context<'_>, rest: Span<'_>) -> Result<Option<(u16, usize)>, Cut> {
     rest.need(4)?;
     if rest.length < 4 {
         put!(cx, "\n\t    Remaining LS length {} < 4", rest.length);

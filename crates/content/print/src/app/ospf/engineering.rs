@@ -4,6 +4,7 @@
 //! (type 2, length 2, value, padding to 4)*      1 router: address 4      2 link: parts of the same form
 //! ```
 
+use super::advertisement::part_head;
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::text::Text;
@@ -74,11 +75,7 @@ pub(super) fn print(cx: &mut Context<'_>, body: Span<'_>) -> Result<bool, Cut> {
         if rest.captured() < 4 {
             return Ok(false);
         }
-        if rest.length < 4 {
-            put!(cx, "\n\t    Remaining LS length {} < 4", rest.length);
-            return Ok(false);
-        }
-        let (kind, length) = (rest.u16(0)?, usize::from(rest.u16(2)?));
+        let Some((kind, length)) = part_head(cx, rest)? else { return Ok(false) };
         let name = match kind {
             1 => "Router Address",
             LINK => "Link",
