@@ -82,8 +82,7 @@ impl HeldPackets {
 
     /// Notes the meaning of the interface numbers of packets, before they are kept.
     pub(super) fn learn(&mut self, interfaces: &[Interface]) {
-        let known = self.interfaces.len().min(interfaces.len());
-        self.interfaces.extend_from_slice(&interfaces[known..]);
+        self.interfaces.extend(interfaces.iter().skip(self.interfaces.len()).cloned());
     }
 
     /// Keeps a copy of a packet until it is due; `false` if the memory is full. Raw pcapng options are not kept.

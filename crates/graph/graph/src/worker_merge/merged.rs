@@ -64,8 +64,7 @@ impl Source for MergedSource {
         loop {
             let until = state.least_watermark(inlet);
             if state.take(self.lane, until, &mut self.bytes, &mut self.records) {
-                let known = self.interfaces.len();
-                self.interfaces.extend_from_slice(&state.interfaces[known..]);
+                self.interfaces.extend(state.interfaces.iter().skip(self.interfaces.len()).cloned());
                 self.merge.moved.notify_all();
                 return Ok(Advance::Batch);
             }

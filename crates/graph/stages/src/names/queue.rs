@@ -150,8 +150,7 @@ impl Queue {
 
     /// Notes the meaning of the interface numbers of packets, before they are kept.
     pub(super) fn learn(&mut self, interfaces: &[Interface]) {
-        let known = self.interfaces.len().min(interfaces.len());
-        self.interfaces.extend_from_slice(&interfaces[known..]);
+        self.interfaces.extend(interfaces.iter().skip(self.interfaces.len()).cloned());
     }
 
     pub(super) fn has_room(&self, len: usize) -> bool {

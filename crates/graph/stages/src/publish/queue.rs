@@ -111,8 +111,8 @@ impl Queue {
     /// Adds interfaces that came since.
     pub(super) fn learn(&self, interfaces: &[Interface]) {
         let mut state = self.lock();
-        let known = state.interfaces.len().min(interfaces.len());
-        state.interfaces.extend_from_slice(&interfaces[known..]);
+        let known = state.interfaces.len();
+        state.interfaces.extend(interfaces.iter().skip(known).cloned());
     }
 
     /// Changes the readers' wishes: the stage obeys from its next batch on.

@@ -43,10 +43,7 @@ impl PublishedSource {
     /// Takes the next block, if there is one; `None` at the end.
     fn take(&mut self, will_sleep: bool) -> Option<bool> {
         let mut state = self.queue.lock();
-        if state.interfaces.len() > self.interfaces.len() {
-            let known = self.interfaces.len();
-            self.interfaces.extend_from_slice(&state.interfaces[known..]);
-        }
+        self.interfaces.extend(state.interfaces.iter().skip(self.interfaces.len()).cloned());
         let taken = state.take(&mut self.block);
         if !taken && (state.is_ended || self.is_stopped) {
             return None;

@@ -67,8 +67,7 @@ impl Due {
     }
 
     fn learn(&mut self, interfaces: &[Interface]) {
-        let known = self.interfaces.len().min(interfaces.len());
-        self.interfaces.extend_from_slice(&interfaces[known..]);
+        self.interfaces.extend(interfaces.iter().skip(self.interfaces.len()).cloned());
     }
 
     /// A segment's turn has come; `index` is that of the packet that was pushed.

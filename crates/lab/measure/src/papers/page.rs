@@ -127,13 +127,7 @@ fn charts(figures: &[Figure]) -> Vec<Bars> {
                 );
             }
         }
-        // Long names would run into each other.
-        let room = 110 / bars.groups.len().max(1);
-        for group in &mut bars.groups {
-            if group.chars().count() > room {
-                *group = group.chars().take(room.saturating_sub(1)).chain(['…']).collect();
-            }
-        }
+        bars.cut_names();
         charts.push(bars);
     }
     charts

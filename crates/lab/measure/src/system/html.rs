@@ -178,13 +178,7 @@ fn bars_of_cases(result: &WorkloadResult) -> Bars {
     for case in &result.cases {
         bars.put(&label(&case.case, &all), case.case.program.name(), bar(case, chart));
     }
-    // Long names, such as filters, would run into each other.
-    let room = 110 / bars.groups.len().max(1);
-    for group in &mut bars.groups {
-        if group.chars().count() > room {
-            *group = group.chars().take(room.saturating_sub(1)).chain(['…']).collect();
-        }
-    }
+    bars.cut_names();
     bars
 }
 

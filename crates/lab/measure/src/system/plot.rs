@@ -50,6 +50,14 @@ impl Bars {
         bars[group] = Some(bar);
     }
 
+    /// Cuts long names of groups, such as filters: they would run into each other.
+    pub(crate) fn cut_names(&mut self) {
+        let room = 110 / self.groups.len().max(1);
+        for group in self.groups.iter_mut().filter(|group| group.chars().count() > room) {
+            *group = group.chars().take(room.saturating_sub(1)).chain(['…']).collect();
+        }
+    }
+
     /// The legend: names of series, and their colours as HTML has them.
     pub(crate) fn legend(&self) -> impl Iterator<Item = (&str, String)> {
         self.series.iter().enumerate().map(|(at, (name, _))| {
