@@ -8,19 +8,17 @@ use crate::layer::Origin;
 /// Errors of configurations.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// A file that others could have written.
     #[error("{}: {why}; options in it could be anybody's: chown and chmod it, or remove it", path.display())]
     Untrusted {
-        /// The file.
         path: PathBuf,
         /// The users with a right to write it.
         why: String,
@@ -28,7 +26,6 @@ pub enum Error {
     /// The text of a file is not TOML.
     #[error("{}:{line}: {what}", path.display())]
     Syntax {
-        /// The file.
         path: PathBuf,
         /// The line, from 1 on.
         line: usize,

@@ -98,6 +98,14 @@ impl NetNs {
         names
     }
 
+    /// A clause with the names, for errors about a missing namespace; empty if there are none.
+    pub fn known_names() -> String {
+        match NetNs::names().as_slice() {
+            [] => String::new(),
+            names => format!("; there are: {}", names.join(", ")),
+        }
+    }
+
     /// Runs `work` in this namespace, in a thread of its own, so that no other thread is moved.
     ///
     /// # Errors

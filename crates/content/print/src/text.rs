@@ -5,7 +5,6 @@ pub(crate) trait Text {
     /// Bytes as they are.
     fn raw(&mut self, bytes: &[u8]);
 
-    /// Text as it is.
     #[inline]
     fn text(&mut self, text: &str) {
         self.raw(text.as_bytes());

@@ -42,7 +42,6 @@ pub(crate) enum Expression {
     Few {
         /// The expression.
         regex: Regex,
-        /// Steps for each byte.
         byte_steps: usize,
     },
     /// With many.

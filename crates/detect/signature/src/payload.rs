@@ -93,7 +93,6 @@ pub(crate) enum Outcome {
     GivenUp,
 }
 
-/// Evaluates options on a payload.
 pub(crate) fn evaluate(options: &[PayloadOption], payload: &[u8]) -> Outcome {
     let mut evaluation = Evaluation { payload, steps: STEPS_MAX };
     match evaluation.fits(options, 0) {

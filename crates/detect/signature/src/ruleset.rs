@@ -190,17 +190,6 @@ impl Ruleset {
         let digits = sid.map(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next().unwrap_or(""));
         self.refusals.push(Refusal { line, sid: digits.and_then(|digits| digits.parse().ok()), reason });
     }
-
-    /// The number of lines that each reason refused, the most frequent first.
-    pub fn reasons(&self) -> Vec<(&str, u64)> {
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-        for refusal in &self.refusals {
-            *counts.entry(&refusal.reason).or_default() += 1;
-        }
-        let mut all: Vec<(&str, u64)> = counts.into_iter().collect();
-        all.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        all
-    }
 }
 
 /// A line with those that a backslash joins to it.
@@ -293,7 +282,6 @@ mod tests {
         }
         let twice = parsed("alert ip any any -> any any (sid:5;)\nalert ip any any -> any any (sid:5;)");
         assert_eq!(twice.refusals[0].to_string(), "line 2 (sid 5): a line above has this sid");
-        assert_eq!(twice.reasons(), [("a line above has this sid", 1)]);
     }
 
     #[test]

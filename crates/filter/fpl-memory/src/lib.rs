@@ -22,21 +22,19 @@ use std::path::PathBuf;
 /// The reason for which a file of cells cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// A call of the system failed.
     #[error("cannot {action} {}: {source}", path.display())]
     System {
         /// The attempt, as a verb.
         action: &'static str,
-        /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// Another kind of file.
     #[error("{} is not a file of cells, or of another version: {what}", path.display())]
     WrongFile {
-        /// The file.
         path: PathBuf,
         /// The fault.
         what: String,
@@ -44,7 +42,6 @@ pub enum Error {
     /// Another process has it.
     #[error("{} is the memory of a program that runs: name another file", path.display())]
     InUse {
-        /// The file.
         path: PathBuf,
     },
     /// The cell does not exist.
@@ -58,7 +55,6 @@ pub enum Error {
     /// The owner does not carry out orders.
     #[error("the program that has {} did not carry the order out within {seconds} s: it is stopped, or waits", path.display())]
     NotDone {
-        /// The file.
         path: PathBuf,
         /// The time.
         seconds: u64,

@@ -17,6 +17,7 @@ use super::{
 /// The reason that a graph may not run. Such a graph is our own fault, never that of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum VerifyError {
     /// A value is read where it is not defined on every path.
     #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
@@ -31,17 +32,11 @@ pub enum VerifyError {
     DefinedTwice {
         /// The block with the second definition.
         block: BlockId,
-        /// The value.
         value: Value,
     },
     /// A value has another type than its reader needs, or holds more than its type.
     #[error("b{}: v{} has the wrong type", .block.0, .value.0)]
-    WrongType {
-        /// The block.
-        block: BlockId,
-        /// The value.
-        value: Value,
-    },
+    WrongType { block: BlockId, value: Value },
     /// An edge gives its block too few or too many arguments, or of wrong types, or leads to no block.
     #[error("b{}: the edge to b{} passes arguments that do not match its parameters", .block.0, .to.0)]
     WrongArguments {
@@ -53,7 +48,6 @@ pub enum VerifyError {
     /// A load is not covered by guards.
     #[error("b{}: v{} loads bytes that no guard proves to be captured", .block.0, .value.0)]
     UncoveredLoad {
-        /// The block.
         block: BlockId,
         /// The load.
         value: Value,
@@ -61,7 +55,6 @@ pub enum VerifyError {
     /// A divisor may be 0.
     #[error("b{}: v{} divides by a value that may be 0", .block.0, .value.0)]
     UncoveredDivision {
-        /// The block.
         block: BlockId,
         /// The division.
         value: Value,
@@ -77,14 +70,10 @@ pub enum VerifyError {
     },
     /// The keys of a switch do not ascend, or are beyond its value's type.
     #[error("b{}: the keys of a switch do not ascend", .block.0)]
-    UnsortedSwitch {
-        /// The block.
-        block: BlockId,
-    },
+    UnsortedSwitch { block: BlockId },
     /// An unknown function, cells in a graph without cells, or a number of cells that is not a power of two.
     #[error("b{}: v{} uses a function or cells that are not there", .block.0, .value.0)]
     Unknown {
-        /// The block.
         block: BlockId,
         /// The instruction.
         value: Value,

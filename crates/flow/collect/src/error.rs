@@ -6,19 +6,14 @@ use std::path::PathBuf;
 /// Errors of a collector. Each text says what happened, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The file of templates cannot be opened, read or written.
     #[error("templates in {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// The file is not a file of templates.
     #[error("{}: line {line}: {what}: give another file, or delete this one", path.display())]
     Line {
-        /// The file.
         path: PathBuf,
         /// The number of the line, from 1.
         line: usize,

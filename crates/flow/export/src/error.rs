@@ -5,6 +5,7 @@ use std::io;
 /// Errors of exporters in batches. Each text says what happened, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// A name of a sensor that is not valid in an id.
     #[error("`{name}` is not a name of a sensor: 1 to 64 letters, digits, dots, hyphens and underscores are")]
@@ -17,7 +18,6 @@ pub enum Error {
     Open {
         /// The destination.
         name: String,
-        /// The system's error.
         source: io::Error,
     },
     /// There is no further thread.
@@ -25,7 +25,6 @@ pub enum Error {
     Thread {
         /// The destination that it was to serve.
         name: String,
-        /// The system's error.
         source: io::Error,
     },
     /// Blocks of a spool that have another encoding.
@@ -33,7 +32,6 @@ pub enum Error {
         "the spool {folder} has flows as {there}, and they are to leave as {wanted}: have it emptied with format={there} first, or name another folder"
     )]
     SpoolEncoding {
-        /// The folder.
         folder: String,
         /// The encoding of its blocks.
         there: &'static str,
@@ -65,7 +63,6 @@ pub enum Error {
     /// A line in a file of properties that is none, or not the user's to set.
     #[error("{file}:{line}: {why}")]
     Properties {
-        /// The file.
         file: String,
         /// The line, from 1 on.
         line: usize,

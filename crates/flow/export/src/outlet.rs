@@ -71,7 +71,6 @@ pub(crate) trait Batch: Send + 'static {
     fn bytes(&self) -> usize;
 }
 
-/// The making of blocks.
 pub(crate) trait MakeBlocks<B>: Send {
     /// The blocks of a batch, of `bytes_max` bytes each if possible. The text of an error is the reason for their
     /// absence. The rest of the batch may be filled again.

@@ -5,6 +5,7 @@ use std::io;
 /// Errors of meters and exporters. Each text says what happened, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The flow table cannot have this size.
     #[error("{flows_max} flows at most: the table takes 1 to {max}; give another --flows-max")]
@@ -35,7 +36,6 @@ pub enum Error {
     /// A word that means no field of the key.
     #[error("unknown field `{word}` of the key; expected one of {known}")]
     KeyField {
-        /// The word.
         word: String,
         /// All fields.
         known: String,
@@ -43,7 +43,6 @@ pub enum Error {
     /// A word that means no group of details.
     #[error("unknown detail group `{word}`; expected one of {known}")]
     Detail {
-        /// The word.
         word: String,
         /// All groups.
         known: String,
@@ -67,7 +66,6 @@ pub enum Error {
     /// A word that means no information element.
     #[error("`{word}` is not an information element that can be filled here; {hint}")]
     Element {
-        /// The word.
         word: String,
         /// A near name, or where the list is.
         hint: String,
@@ -99,24 +97,13 @@ pub enum Error {
     },
     /// A collector cannot be reached, or its file not be made.
     #[error("cannot export to {collector}: {source}")]
-    Open {
-        /// The collector.
-        collector: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    Open { collector: String, source: io::Error },
     /// A file of Parquet cannot be made whole.
     #[error("cannot write {file}: {source}; it is not there, and its flows are lost")]
-    Parquet {
-        /// The file.
-        file: String,
-        /// The system's error.
-        source: io::Error,
-    },
+    Parquet { file: String, source: io::Error },
     /// The library of a format refused rows.
     #[error("rows cannot be encoded as {format}: {why}")]
     Encode {
-        /// The format.
         format: &'static str,
         /// The reason.
         why: String,
@@ -129,7 +116,6 @@ pub enum Error {
     /// A file for TLS that cannot be used.
     #[error("cannot use {file} for TLS: {why}")]
     TlsFile {
-        /// The file.
         file: String,
         /// The reason.
         why: String,
@@ -145,7 +131,6 @@ pub enum Error {
     Write {
         /// The file.
         collector: String,
-        /// The system's error.
         source: io::Error,
     },
 }

@@ -86,7 +86,6 @@ fn number(data: &[u8]) -> u64 {
 }
 
 impl Arista {
-    /// The keyframe in a packet.
     fn keyframe(&self, headers: &Headers, packet: Packet<'_>) -> Option<Keyframe> {
         let start = headers.l4().filter(|_| headers.protocol() == Some(PROTOCOL))?;
         let data = packet.data.get(start..headers.ip_end().min(packet.data.len()))?;

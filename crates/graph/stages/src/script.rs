@@ -122,7 +122,6 @@ mod tests {
 
     use crate::trial::Trial;
 
-    /// A datagram to each port.
     fn datagrams(ports: &[u16]) -> Vec<Vec<u8>> {
         let (a, b) = (Host::number(1), Host::number(2));
         let pair = IpPair::between(&a, &b, IpVersion::V4);

@@ -8,6 +8,7 @@ use tapline_sys::SyscallError;
 /// Meters that could not be made or read, measurements that mean nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// No folder took the file.
     #[error("no folder for the meters: {}; set TAPLINE_RUN_DIR to one that can be written to", .tried.join("; "))]
@@ -18,7 +19,6 @@ pub enum Error {
     /// The folder belongs to others, or others may write to it.
     #[error("{} is not a folder of ours alone; remove it, or set TAPLINE_RUN_DIR", .path.display())]
     ForeignFolder {
-        /// The folder.
         path: PathBuf,
     },
     /// A file or folder that the system refuses.
@@ -28,13 +28,11 @@ pub enum Error {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// A file that could not be mapped.
     #[error("cannot map {}: {source}", .path.display())]
     Map {
-        /// The file.
         path: PathBuf,
         /// The call.
         source: SyscallError,
@@ -42,7 +40,6 @@ pub enum Error {
     /// The file is not a file of meters, or not of this version or machine.
     #[error("{} cannot be read as meters: {reason}", .path.display())]
     Foreign {
-        /// The file.
         path: PathBuf,
         /// The fault and its place.
         reason: String,
@@ -66,7 +63,6 @@ pub enum Error {
     /// A file that is shorter than it says: its process has ended.
     #[error("{} is cut short: its process has ended", .path.display())]
     Ended {
-        /// The file.
         path: PathBuf,
     },
 }

@@ -8,6 +8,7 @@ use crate::layout::named;
 /// An error of a store. The message names the file or directory and, where there is a remedy, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// A file or directory of the store cannot be opened, read or written.
     #[error("cannot {action} {}: {source}", path.display())]
@@ -47,14 +48,10 @@ pub enum Error {
     },
     /// The directory has no `store.toml`.
     #[error("{} is not a store: it has no store.toml (tapline record --to makes one)", path.display())]
-    NoStore {
-        /// The directory.
-        path: PathBuf,
-    },
+    NoStore { path: PathBuf },
     /// `store.toml` is not valid, or the store has a layout of another version.
     #[error("{}: {reason}", path.display())]
     Description {
-        /// The file.
         path: PathBuf,
         /// The key or syntax that is not valid.
         reason: String,
@@ -64,10 +61,7 @@ pub enum Error {
         "{} is being recorded to, or changed, by another process: one at a time; end that one first",
         path.display()
     )]
-    Locked {
-        /// The directory.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
     /// A setting, name or filter of the caller is not valid; the text is the whole message.
     #[error("{0}")]
     Setting(String),
@@ -77,7 +71,6 @@ pub enum Error {
         path.display()
     )]
     NoRoom {
-        /// The directory.
         path: PathBuf,
         /// The files that the bytes are for: "segments", "indexes and roll-ups".
         purpose: &'static str,
@@ -88,10 +81,7 @@ pub enum Error {
     },
     /// No file can become the next segment: there is no reserved file, and no segment but the newest.
     #[error("{}: no file is left for another segment; packets are lost until one is", path.display())]
-    NoSegment {
-        /// The directory.
-        path: PathBuf,
-    },
+    NoSegment { path: PathBuf },
     /// The disk is full, and the segments that may be deleted do not have the room of a new one: none is deleted.
     #[error(
         "{}: the disk is full: a segment takes {wanted} bytes and {free} are free; the compressed segments that may be \
@@ -99,7 +89,6 @@ pub enum Error {
         path.display()
     )]
     Crowded {
-        /// The directory.
         path: PathBuf,
         /// Bytes of a segment.
         wanted: u64,
@@ -115,7 +104,6 @@ pub enum Error {
         path.display()
     )]
     VainDeletions {
-        /// The directory.
         path: PathBuf,
         /// Bytes of a segment.
         wanted: u64,
@@ -127,10 +115,7 @@ pub enum Error {
         "{}: another file has the name of the next segment; packets are lost until it is moved away",
         path.display()
     )]
-    NameTaken {
-        /// The file.
-        path: PathBuf,
-    },
+    NameTaken { path: PathBuf },
     /// The number of the newest segment is so high that no recording can count on from it.
     #[error(
         "{}: no segment can follow one of this number; if it is not of this store, move it away",
@@ -169,10 +154,7 @@ pub enum Error {
         "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store release) or --size is larger",
         path.display()
     )]
-    AllHeld {
-        /// The directory.
-        path: PathBuf,
-    },
+    AllHeld { path: PathBuf },
     /// The writing thread has ended before the recording did; packets can no longer be written.
     #[error("the thread that writes the store ended early")]
     Thread,

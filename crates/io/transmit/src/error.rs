@@ -12,6 +12,7 @@ const EACCES: i32 = 13;
 /// The reason that nothing can be sent.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum TransmitError {
     /// The interface leads to a network that may belong to others.
     #[error(
@@ -19,7 +20,6 @@ pub enum TransmitError {
          interfaces; on others only if you name them. If that network is yours, add: --i-own-this-network {interface}"
     )]
     NotAllowed {
-        /// The interface.
         interface: String,
         /// The kind of interface, with an article.
         what: String,
@@ -35,7 +35,6 @@ pub enum TransmitError {
     /// The number of the interface is another one's by now, or nobody's.
     #[error("{interface} was removed or changed while it was opened, and nothing was sent: start again")]
     Replaced {
-        /// The interface.
         interface: String,
     },
     /// Packets would go round for ever.
@@ -53,21 +52,17 @@ pub enum TransmitError {
         name: String,
         /// A clause that lists the names there are; may be empty.
         known: String,
-        /// The system's error.
         source: io::Error,
     },
     /// Without the right to open packet sockets.
     #[error("no permission to send on {interface}: {source}\n  sending needs CAP_NET_RAW: sudo tapline ...")]
     NoPermission {
-        /// The interface.
         interface: String,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// The requested back end is not available.
     #[error("{interface}: no sending by {backend}: {why}\n  --backend auto takes the best that works")]
     NoBackend {
-        /// The interface.
         interface: String,
         /// The back end.
         backend: Backend,
@@ -79,7 +74,6 @@ pub enum TransmitError {
     Call {
         /// The interface; a word for all of them if the error is about none.
         interface: String,
-        /// The error of the kernel.
         source: SyscallError,
     },
 }
@@ -98,9 +92,6 @@ impl TransmitError {
     }
 
     pub(super) fn no_such_namespace(name: &str, source: io::Error) -> TransmitError {
-        let names = NetNs::names();
-        let known =
-            if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) };
-        TransmitError::NoSuchNamespace { name: name.to_owned(), known, source }
+        TransmitError::NoSuchNamespace { name: name.to_owned(), known: NetNs::known_names(), source }
     }
 }

@@ -7,6 +7,7 @@ use tapline_sys::SyscallError;
 /// The reason that the machine could not be examined or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The interfaces could not be listed.
     #[error("cannot list the interfaces: {0}")]
@@ -24,7 +25,6 @@ pub enum Error {
     NoSuchNamespace {
         /// The request.
         name: String,
-        /// The system's error.
         source: io::Error,
     },
     /// The namespace is there, but we may not enter it.
@@ -32,7 +32,6 @@ pub enum Error {
     Namespace {
         /// The request.
         name: String,
-        /// The kernel's error.
         source: SyscallError,
     },
     /// The kernel or the driver refused a change, or its present state could not be read.
@@ -50,7 +49,6 @@ pub enum Error {
     File {
         /// Where.
         path: String,
-        /// The system's error.
         source: io::Error,
     },
     /// The kernel took a change and did nothing.
@@ -94,7 +92,6 @@ pub enum Error {
         action: &'static str,
         /// The file.
         path: String,
-        /// The system's error.
         source: io::Error,
     },
     /// A record of a change that is none of those this program makes.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 /// Errors of serving metrics.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The address could be reached from other hosts.
     #[error(
@@ -14,7 +15,6 @@ pub enum Error {
          or a Unix socket, and put a proxy with TLS in front"
     )]
     Public {
-        /// The address.
         address: SocketAddr,
     },
     /// The text is not an address.
@@ -22,13 +22,11 @@ pub enum Error {
         "{text:?} is not an address: 127.0.0.1:9477, [::1]:9477 or the path of a Unix socket (/run/tapline/metrics.sock)"
     )]
     Address {
-        /// The text.
         text: String,
     },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// The address.
         address: String,
         /// The error of bind(2) or listen(2).
         source: io::Error,
@@ -44,7 +42,6 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// The error.
         source: io::Error,
     },
     /// The wait for connections failed.

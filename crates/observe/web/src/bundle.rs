@@ -64,7 +64,6 @@ fn body(text: &str) -> String {
     lines.join("\n")
 }
 
-/// Whether a line is a comment, or of one.
 fn is_comment(line: &str) -> bool {
     ["//", "/**", "* ", "*/"].iter().any(|begin| line.trim_start().starts_with(begin))
 }

@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 /// A server that cannot begin, or a history that cannot be kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The address is taken, or not one of this host.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
         address: SocketAddr,
-        /// The system's error.
         source: io::Error,
     },
     /// An address that others reach, without TLS in front.
@@ -21,13 +20,11 @@ pub enum Error {
         "{address} can be reached by other hosts, and this server speaks plain HTTP: listen on 127.0.0.1 and use ssh -L, give it a certificate (--certificate, --key), or put a proxy with TLS in front and say --behind-proxy"
     )]
     Open {
-        /// The address.
         address: SocketAddr,
     },
     /// A certificate or its key.
     #[error("certificate {}: {why}", .path.display())]
     Certificate {
-        /// The file.
         path: PathBuf,
         /// The fault, and its remedy.
         why: String,
@@ -46,7 +43,6 @@ pub enum Error {
     /// A file that cannot be a history.
     #[error("history {}: {why}", .path.display())]
     HistoryFile {
-        /// The file.
         path: PathBuf,
         /// The fault, and its remedy.
         why: String,
@@ -67,9 +63,7 @@ pub enum Error {
         "events {}: {source}", .path.display()
     )]
     Events {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
     },
     /// Buckets that could not be written.

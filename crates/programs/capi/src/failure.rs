@@ -25,7 +25,6 @@ impl Failure {
         Failure { code, text: Cow::Borrowed("") }
     }
 
-    /// A code with a text.
     pub(crate) fn new(code: c_int, text: impl Into<Cow<'static, str>>) -> Failure {
         Failure { code, text: text.into() }
     }

@@ -40,7 +40,6 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// A wait until a time.
     pub(crate) fn until(time: Instant) -> Wait {
         Wait { until: Some(time) }
     }

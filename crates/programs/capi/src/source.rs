@@ -108,7 +108,6 @@ pub(crate) trait Source: Send {
     }
 }
 
-/// A source that was opened.
 pub(crate) struct OpenSource {
     pub(crate) source: Box<dyn Source>,
     pub(crate) dlt: c_int,

@@ -26,13 +26,11 @@ unsafe extern "C" {
     static mut stdout: *mut FILE;
 }
 
-/// Standard input.
 pub(crate) fn standard_input() -> *mut FILE {
     // SAFETY: the C library sets the pointer before main, and programs that change it do so with care of their own.
     unsafe { stdin }
 }
 
-/// Standard output.
 pub(crate) fn standard_output() -> *mut FILE {
     // SAFETY: as for `standard_input`.
     unsafe { stdout }

@@ -114,7 +114,6 @@ pub(crate) struct CollectArgs {
     filter: Vec<String>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &CollectArgs) -> Result<ExitCode> {
     let to = check(args).map_err(of_caller)?;
     let options = RunOptions {

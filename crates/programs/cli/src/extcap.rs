@@ -125,7 +125,6 @@ pub(crate) struct ExtcapArgs {
     socket: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &ExtcapArgs) -> Result<ExitCode> {
     if args.capture {
         return capture::run(&capture_args(args)?);

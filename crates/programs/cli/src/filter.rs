@@ -88,7 +88,6 @@ pub(crate) struct ExplainArgs {
     pub(crate) filter: Vec<String>,
 }
 
-/// Runs the command.
 pub(crate) fn run(command: &FilterCommand) -> Result<()> {
     match command {
         FilterCommand::Explain(args) => {

@@ -55,7 +55,6 @@ pub(crate) struct MetricsArgs {
     socket: Option<PathBuf>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &MetricsArgs) -> Result<ExitCode> {
     let collector = Collector::new(&socket_path(args.socket.as_deref()), env!("CARGO_PKG_VERSION"));
     let is_over = Arc::new(AtomicBool::new(false));

@@ -220,7 +220,6 @@ pub(crate) struct ProbeArgs {
     filter: Vec<String>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     topics::of_sources(args.read.as_slice(), &args.interface)?;
     check_inputs(&args.interface, args.read.as_deref(), &args.times)?;

@@ -26,7 +26,6 @@ impl Stream {
     }
 }
 
-/// Standard input.
 pub(crate) fn standard_input() -> io::Result<File> {
     io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }

@@ -106,7 +106,6 @@ struct CheckArgs {
     language: LanguageArgs,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &WatchArgs) -> Result<ExitCode> {
     if let Some(WatchCommand::Check(check)) = &args.command {
         privileges::confine_compiler();

@@ -51,7 +51,6 @@ pub struct Capture {
 /// An instruction as clients send it: code, jt, jf, k.
 pub(crate) type RawInsn = (u16, u8, u8, u32);
 
-/// A reader that is to be.
 pub(crate) struct NewReader {
     pub(crate) number: u64,
     pub(crate) rights: Rights,

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 /// Error of a daemon at its start, or of a capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Error {
     /// The rules cannot be read.
     #[error("{}: {source}", path.display())]
     Rules {
-        /// The file.
         path: PathBuf,
         /// Line, column, and the fault there.
         source: toml::de::Error,
@@ -17,7 +17,6 @@ pub enum Error {
     /// The rules make no sense.
     #[error("{}: {what}", path.display())]
     Senseless {
-        /// The file.
         path: PathBuf,
         /// The fault, and what to do.
         what: String,
@@ -27,7 +26,6 @@ pub enum Error {
     File {
         /// The file or socket.
         path: PathBuf,
-        /// The error of the kernel.
         source: std::io::Error,
     },
     /// Another daemon has the socket.

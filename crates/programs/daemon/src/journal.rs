@@ -88,7 +88,6 @@ impl JournalEntry {
     }
 }
 
-/// The journal.
 #[derive(Debug)]
 pub(crate) struct Journal(UnixDatagram);
 

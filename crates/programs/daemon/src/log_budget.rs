@@ -23,7 +23,6 @@ const LINE_LEN_MAX: usize = 512;
 /// The longest part of a filter or name that a line quotes, in characters.
 const QUOTE_LEN_MAX: usize = 120;
 
-/// The event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     Refused,

@@ -95,7 +95,6 @@ fn unknown_entry(key: &LossKey) -> JournalEntry {
     JournalEntry { kind: EntryKind::Loss, message, fields: place_fields(key) }
 }
 
-/// The fields of the place of a loss.
 fn place_fields((capture, interface, place): &LossKey) -> Vec<(&'static str, String)> {
     let mut fields = vec![("CAPTURE", capture.clone()), ("PLACE", place.clone())];
     if !interface.is_empty() {

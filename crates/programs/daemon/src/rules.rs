@@ -334,7 +334,6 @@ impl Rules {
         self.user_memory.map_or(USER_MEMORY_DEFAULT + largest, u64::from) << 20
     }
 
-    /// The mode of the socket.
     pub(crate) fn socket_mode(&self) -> Result<u32, String> {
         let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
         mode.ok_or_else(|| format!("mode = {:?}: it is an octal number such as \"0660\"", self.mode))

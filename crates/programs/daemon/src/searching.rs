@@ -44,7 +44,6 @@ const WORK: Duration = Duration::from_millis(10);
 /// The start of a block that has no end.
 const CUT_SHORT: [u8; 6] = [6, 0, 0, 0, 0xff, 0];
 
-/// The subject of a search.
 #[derive(Clone, Debug)]
 pub(crate) struct SearchSubject {
     pub(crate) store: PathBuf,
@@ -102,7 +101,6 @@ impl Searching {
 }
 
 impl SearchSubject {
-    /// Writes the answer.
     fn answer(self: Arc<Self>, pipe: &PipeWriter, stop: &AtomicBool) -> Result<(), String> {
         // Recorders come first, as far as the disk's scheduler knows classes.
         let _ = disk::set_idle_io_priority();

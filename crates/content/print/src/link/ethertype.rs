@@ -4,7 +4,6 @@ use crate::context::lookup;
 
 pub(crate) use tapline_packet::numbers::ethertype::*;
 
-/// The name of an EtherType, if it has one.
 pub(crate) fn name(ethertype: u16) -> Option<&'static str> {
     match ethertype {
         IPV4 => Some("IPv4"),

@@ -84,7 +84,6 @@ impl Table {
         self.rows.push(Row { measure: measure.to_owned(), program: program.to_owned(), unit, runs });
     }
 
-    /// The median of a program in a measure.
     pub(super) fn median(&self, measure: &str, program: &str) -> Option<f64> {
         let row = self.rows.iter().find(|row| row.measure == measure && row.program == program)?;
         Some(median(row.runs.iter().copied()))

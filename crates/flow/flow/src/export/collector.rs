@@ -267,7 +267,6 @@ impl Collector {
         }
     }
 
-    /// Whether it is a file.
     pub(super) fn is_file(&self) -> bool {
         matches!(self.way, Transport::File(_))
     }

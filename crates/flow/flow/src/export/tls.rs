@@ -81,7 +81,6 @@ fn failure(path: &Path, why: &dyn std::fmt::Display) -> Error {
     Error::TlsFile { file: path.display().to_string(), why: why.to_string() }
 }
 
-/// The session on a connection.
 pub(super) struct TlsSession(ClientConnection);
 
 impl TlsSession {

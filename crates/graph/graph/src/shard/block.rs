@@ -95,7 +95,6 @@ impl Block {
         }
     }
 
-    /// The records of a worker in a span.
     pub(super) fn records(&self, span: usize, worker: usize) -> &[Record] {
         let workers = self.records.len();
         let end = |span: usize| self.ends[span * workers + worker];

@@ -74,7 +74,6 @@ impl NameWords {
     }
 }
 
-/// A host without its port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,

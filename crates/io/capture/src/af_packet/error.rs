@@ -10,6 +10,7 @@ const EACCES: i32 = 13;
 /// Error of a live capture at its start or while it runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum AfPacketError {
     /// Without the right to open packet sockets.
     #[error(
@@ -23,7 +24,6 @@ pub enum AfPacketError {
         capability: &'static str,
         /// A remark on what this process has.
         missing: &'static str,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// An interface appeared after the rights were given up, and all sockets that were opened before are used.
@@ -67,7 +67,6 @@ pub enum AfPacketError {
     Namespace {
         /// The requested name or setting.
         name: String,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// Not even the smallest ring could be allocated.
@@ -75,11 +74,9 @@ pub enum AfPacketError {
         "no memory for a capture ring on {interface}, not even {len} bytes: {source}; ask for a smaller one (-B)"
     )]
     NoRing {
-        /// The interface.
         interface: String,
         /// The last size tried.
         len: u64,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// The adapter cannot stamp packets.
@@ -87,17 +84,14 @@ pub enum AfPacketError {
         "{interface} cannot stamp all packets by its own clock: {source}; use host timestamps (-j host){hint}"
     )]
     NoHardwareTimestamps {
-        /// The interface.
         interface: String,
         /// A clause on the missing permission or setting; may be empty.
         hint: &'static str,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// Every interface has gone and none came back.
     #[error("{names} has gone while capturing and did not come back{within}")]
     Gone {
-        /// The names.
         names: String,
         /// The time that the capture waited.
         within: String,
@@ -107,7 +101,6 @@ pub enum AfPacketError {
     Call {
         /// The interface; a word for the whole capture if the error is about none.
         interface: String,
-        /// The error of the kernel.
         source: SyscallError,
     },
 }
@@ -132,9 +125,6 @@ impl AfPacketError {
     }
 
     pub(super) fn no_such_namespace(name: &str, source: io::Error) -> AfPacketError {
-        let names = NetNs::names();
-        let known =
-            if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) };
-        AfPacketError::NoSuchNamespace { name: name.to_owned(), known, source }
+        AfPacketError::NoSuchNamespace { name: name.to_owned(), known: NetNs::known_names(), source }
     }
 }

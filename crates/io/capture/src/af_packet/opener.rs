@@ -313,7 +313,6 @@ impl Opener {
         interface
     }
 
-    /// The filter of an interface.
     pub(super) fn wanted(&self, interface: &Interface) -> Result<InterfaceFilter, Error> {
         let compiled = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface));
         match (compiled, &*self.restriction.borrow()) {
@@ -571,7 +570,6 @@ fn state_event(tap: &Tap) -> Option<Event> {
     })
 }
 
-/// The namespace of this name.
 pub(crate) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
     NetNs::open(name).map_err(|source| AfPacketError::no_such_namespace(name, source))
 }

@@ -256,7 +256,6 @@ impl Tap {
         (self.counted, self.delivered)
     }
 
-    /// Packets that were counted in the kernel.
     pub(super) fn counted_in_kernel(&self) -> Option<CountedPackets> {
         self.counting.as_ref().map(|counting| counting.count.read())
     }

@@ -8,6 +8,7 @@ use tapline_sys::bpf::LoadError;
 /// Error of a capture by AF_XDP at its start or while it runs.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum AfXdpError {
     /// Without the rights for programs and sockets.
     #[error(
@@ -15,13 +16,11 @@ pub enum AfXdpError {
          capture without xdp:, which needs CAP_NET_RAW only"
     )]
     NoPermission {
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {source}; capture without xdp:")]
     NotInKernel {
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// Names that come later cannot be followed: rights are given up by then.
@@ -38,7 +37,6 @@ pub enum AfXdpError {
          Else take it off (xdp-loader unload {interface} --all, or ip link set dev {interface} {switch} off), or capture without xdp:"
     )]
     Occupied {
-        /// The interface.
         interface: String,
         /// Name and number of the program, as far as they are known.
         program: String,
@@ -52,7 +50,6 @@ pub enum AfXdpError {
     QueueTaken {
         /// The queue, from 0.
         queue: u32,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// The interface has no receive queue of this number.
@@ -69,7 +66,6 @@ pub enum AfXdpError {
          ethtool -L {interface} combined {wanted}"
     )]
     TooManyQueues {
-        /// The interface.
         interface: String,
         /// Receive queues that there are.
         queues: u32,
@@ -117,7 +113,6 @@ pub enum AfXdpError {
     /// The adapter cannot be set to stamp packets.
     #[error("the adapter does not stamp packets: {source}; leave -j out")]
     NotStamping {
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// The program in front was refused.
@@ -141,19 +136,16 @@ pub enum AfXdpError {
     NoMemory {
         /// The limit, in words.
         what: &'static str,
-        /// The error of the kernel.
         source: SyscallError,
     },
     /// Every interface was removed.
     #[error("{names} was removed; AF_XDP does not come back by itself: start again when it is there")]
     Gone {
-        /// The names.
         names: String,
     },
     /// Something else failed.
     #[error("{source}")]
     Call {
-        /// The error of the kernel.
         source: SyscallError,
     },
 }

@@ -45,7 +45,6 @@ const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 const EEXIST: i32 = 17;
 
-/// An interface, opened.
 pub(super) struct OpenInterface {
     pub(super) interface: Interface,
     pub(super) link: Link,

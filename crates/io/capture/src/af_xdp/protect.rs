@@ -104,7 +104,6 @@ impl Session {
     }
 }
 
-/// The session of a process above this one.
 fn above(process: u32) -> Option<Session> {
     let mut process = process;
     for _ in 0..ANCESTORS_MAX {

@@ -49,10 +49,10 @@ pub struct Verified {
 
 /// Something that is not as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
 pub enum Finding {
     /// A chunk's checksum does not fit.
     Damaged {
-        /// The segment.
         segment: u64,
         /// Where the chunk begins, in bytes.
         offset: u64,
@@ -62,7 +62,6 @@ pub enum Finding {
     /// As [`Damaged`](Finding::Damaged), but of the last chunks that a recorder wrote before it was killed. Chunks behind
     /// it are whole, and nothing proves that this one never was.
     Unfinished {
-        /// The segment.
         segment: u64,
         /// Where the chunk begins, in bytes.
         offset: u64,
@@ -70,12 +69,7 @@ pub enum Finding {
         number: u64,
     },
     /// Bytes that are neither chunk nor filler.
-    Foreign {
-        /// The segment.
-        segment: u64,
-        /// Places.
-        places: u64,
-    },
+    Foreign { segment: u64, places: u64 },
     /// Segments that were removed or renamed: no recorder deleted them, by the log.
     SegmentsMissing {
         /// The number of the first.
@@ -85,23 +79,18 @@ pub enum Finding {
     },
     /// Chunks of a segment that were recorded and are gone, by the log or the index: more than one in each damaged place.
     ChunksMissing {
-        /// The segment.
         segment: u64,
         /// The number of them.
         chunks: u64,
     },
     /// A segment has two files, of which only one is read.
     SecondFile {
-        /// The segment.
         segment: u64,
         /// The file that is not read.
         path: PathBuf,
     },
     /// A segment that is not a regular file, or that cannot be opened.
-    Unreadable {
-        /// The segment.
-        segment: u64,
-    },
+    Unreadable { segment: u64 },
     /// Chunks between two that are there are missing.
     Missing {
         /// The segment of the chunk behind them.
@@ -113,33 +102,22 @@ pub enum Finding {
     },
     /// A chunk does not carry the hash of the chunk before.
     Broken {
-        /// The segment.
         segment: u64,
         /// The chunk's number.
         number: u64,
     },
     /// A segment that is not as long as those of the store.
     Length {
-        /// The segment.
         segment: u64,
         /// Bytes.
         len: u64,
     },
     /// A segment that should have an index has none.
-    NoIndex {
-        /// The segment.
-        segment: u64,
-    },
+    NoIndex { segment: u64 },
     /// A page of an index is not as it was written.
-    IndexDamaged {
-        /// The segment.
-        segment: u64,
-    },
+    IndexDamaged { segment: u64 },
     /// An index that lists other chunks than the segment has.
-    IndexDiffers {
-        /// The segment.
-        segment: u64,
-    },
+    IndexDiffers { segment: u64 },
     /// A roll-up is missing, or not as it was written.
     RollUp {
         /// Number of the roll-up.

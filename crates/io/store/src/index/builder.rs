@@ -249,7 +249,6 @@ impl Builder {
         self.keys = Some(keys);
     }
 
-    /// Notes the names of a message.
     #[inline(never)]
     fn note_names(&mut self, message: Message<'_>) {
         if !self.detail.keeps(key(Class::Name, 0)) {

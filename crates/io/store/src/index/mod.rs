@@ -76,7 +76,6 @@ pub(crate) struct Summary {
 /// The chunks of a segment, for its index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
-    /// By slot.
     pub(crate) rows: Vec<SlotRow>,
     pub(crate) summary: Summary,
     /// Places of the compressed ones.

@@ -42,7 +42,6 @@ impl Owner {
         }
     }
 
-    /// The content as pages.
     fn pages(&self, content: &[u8]) -> Vec<u8> {
         let mut pages = Vec::with_capacity(content.len().div_ceil(CONTENT_LEN) * PAGE_LEN);
         for (number, part) in content.chunks(CONTENT_LEN).enumerate() {

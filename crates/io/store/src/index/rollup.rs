@@ -21,7 +21,6 @@ const KEYS_MAX: usize = 8 << 20;
 /// The groups whose keys are in roll-ups: all but high ports, pairs and flows.
 const GROUPS: std::ops::Range<u64> = 0..2;
 
-/// The roll-up that a segment is in.
 pub(crate) fn roll_up_of(segment: u64) -> u64 {
     segment.saturating_sub(1) / SEGMENTS
 }

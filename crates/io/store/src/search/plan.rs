@@ -45,7 +45,6 @@ pub(super) struct Plan {
     pub(super) history: Mutex<History>,
 }
 
-/// A segment that is open.
 pub(super) struct OpenSegment {
     pub(super) number: u64,
     pub(super) file: PieceFile,

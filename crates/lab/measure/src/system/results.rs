@@ -50,7 +50,6 @@ pub(crate) struct Presence {
     pub(crate) absence: Option<String>,
 }
 
-/// A workload and its results.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct WorkloadResult {
     #[serde(flatten)]

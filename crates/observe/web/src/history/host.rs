@@ -25,7 +25,6 @@ pub(crate) struct HostQuestion {
     window: HistoryQuestion,
 }
 
-/// The past of hosts.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct HostPast {
     /// The begin of each point, in seconds since 1970.

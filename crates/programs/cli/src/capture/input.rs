@@ -30,7 +30,6 @@ pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// The search of a store.
     pub(super) search: Option<StoreSearch>,
     /// Whether interfaces may follow that are not known yet: later blocks of a pcapng file describe them.
     pub(super) may_grow: bool,

@@ -42,7 +42,6 @@ use filtering::Filtering;
 use input::Input;
 use secrets::Secrets;
 
-/// Runs the command.
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     run_with(args, None)
 }

@@ -81,7 +81,6 @@ pub(crate) struct DoctorArgs {
     command: Vec<OsString>,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if args.undo {
         return undoing::run(args.json);

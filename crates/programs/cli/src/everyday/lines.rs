@@ -15,7 +15,6 @@ use crate::output::{self, say};
 /// The buffer is written out beyond this size.
 const BUFFER_LEN: usize = 64 * 1024;
 
-/// Lines of results.
 pub(super) struct ResultLines {
     stream: File,
     /// Whole lines.

@@ -129,7 +129,6 @@ fn recipe_text(words: &[String]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let text = recipe_text(&args.recipe);
     let recipe = Recipe::parse(&text).map_err(|error| mistake(error.render(&text)))?;

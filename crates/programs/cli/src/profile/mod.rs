@@ -119,7 +119,6 @@ pub(crate) struct ProfileArgs {
 /// Options that give work to profile.
 const WORK: [&str; 5] = ["interface", "read", "graph", "write", "filter"];
 
-/// Runs the command.
 pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     match (&args.compare, args.timestamps, args.micro) {
         (Some(files), false, false) => side_by_side(args, files)?,

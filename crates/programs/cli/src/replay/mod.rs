@@ -103,7 +103,6 @@ fn parse_speed(text: &str) -> Result<f64, String> {
     if (1e-6..=1e6).contains(&speed) { Ok(speed) } else { Err("from 0.000001 to 1000000".to_owned()) }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let user = args.relinquish_privileges.as_deref();
     let mut sender = Sender::open(&args.sending, &args.interface, pace(args), user, args.json)?;

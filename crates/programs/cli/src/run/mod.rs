@@ -43,7 +43,6 @@ use publishing::Places;
 use reloading::Reloader;
 use settings::RunSettings;
 
-/// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     if let Some(name) = &args.stages {
         return describe(name).map(|()| ExitCode::SUCCESS);
@@ -80,7 +79,6 @@ pub(crate) fn run_graph(options: &RunOptions, graph: &PlanBuilder, is_shown: boo
     drive(options, &graph.plan(catalog()).map_err(mistake)?, None)
 }
 
-/// The texts as one plan.
 fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
     let sources: Vec<plan::GraphText<'_>> =
         texts.iter().map(|(name, text)| plan::GraphText { name, text }).collect();

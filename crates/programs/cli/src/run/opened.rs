@@ -38,7 +38,6 @@ pub(crate) struct OpenPlan<'p> {
     parts: SplitPlan,
     is_live: bool,
     commands: Option<Arc<CommandStarter>>,
-    /// The sources of each worker.
     sources: Vec<Vec<WorkerSource>>,
     head_outputs: Outputs,
     tail_outputs: Outputs,

@@ -54,7 +54,6 @@ struct RunningServer {
     thread: JoinHandle<Result<()>>,
 }
 
-/// The sockets of places.
 pub(crate) struct PlaceSockets(Vec<(Rules, Socket, Vec<OpenedPlace>)>);
 
 /// The socket of a place.

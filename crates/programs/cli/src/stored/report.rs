@@ -52,7 +52,6 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     text
 }
 
-/// The search as JSON.
 pub(crate) fn search_json(account: &SearchAccount) -> Value {
     let mut value = json!(account);
     value["lost_is_at_least"] = account.is_lost_at_least().into();

@@ -105,7 +105,6 @@ fn parse_filter(text: &str) -> Result<String, String> {
     FilterLine::parse(text).map(|_| text.to_owned())
 }
 
-/// Runs the command.
 pub(crate) fn run(mut args: TopArgs) -> Result<ExitCode> {
     if let (Some(interface), None) = (&args.start.interface, args.start.started) {
         let shown = Shown {

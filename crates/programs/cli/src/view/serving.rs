@@ -28,7 +28,6 @@ use crate::output::{self, say};
 use crate::starting::{self, Shown, Start};
 use crate::{privileges, signals};
 
-/// Runs the command.
 pub(crate) fn run(mut args: ViewArgs) -> Result<ExitCode> {
     if let Some(interface) = wanted(&args) {
         let shown = Shown {

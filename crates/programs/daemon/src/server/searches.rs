@@ -21,7 +21,6 @@ const SEARCHES_OF_USER_MAX: usize = 2;
 /// Searches at the same time, for root and the owner of the daemon.
 const SEARCHES_OF_OWNER_MAX: usize = 16;
 
-/// A search of a client.
 pub(super) struct ClientSearch {
     who: ClientIdentity,
     /// The name of the capture.
@@ -129,7 +128,6 @@ impl Server {
     }
 }
 
-/// The window of the request.
 fn window(find: &FindRequest) -> Window {
     let moment = |ns: Option<i64>, otherwise: Timestamp| ns.map_or(otherwise, Timestamp::from_nanos);
     Window { from: moment(find.from_ns, Window::ALL.from), to: moment(find.to_ns, Window::ALL.to) }

@@ -120,7 +120,6 @@ struct Http {
     memory: usize,
 }
 
-/// A conversation.
 pub(super) struct Conversation {
     pub(super) client: Endpoint,
     pub(super) server: Endpoint,

@@ -75,7 +75,6 @@ pub(crate) struct FollowArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &FollowArgs) -> Result<ExitCode> {
     let form = match (args.json, args.hex) {
         (true, _) => Form::Json,

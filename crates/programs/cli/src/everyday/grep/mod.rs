@@ -85,7 +85,6 @@ pub(crate) struct GrepArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &GrepArgs) -> Result<ExitCode> {
     if args.ignore_case && args.interface.is_empty() && args.read.is_empty() {
         refuse_interface(args)?;

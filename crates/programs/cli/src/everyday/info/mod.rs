@@ -55,7 +55,6 @@ pub(crate) struct InfoArgs {
     json: bool,
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &InfoArgs) -> Result<ExitCode> {
     let is_tap = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(TAP));
     let is_special = |name: &PathBuf| is_tap(name) || stored::directory(name).is_some();

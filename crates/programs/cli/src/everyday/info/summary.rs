@@ -8,7 +8,6 @@ use tapline_packet::{Interface, Timestamp};
 use super::ranking::{Amount, Ranking};
 use super::tree::Tree;
 
-/// Packets of an interface.
 #[derive(Clone, Debug)]
 pub(super) struct InterfacePackets {
     pub(super) interface: Interface,
@@ -68,7 +67,6 @@ impl Summary {
             .extend(new.map(|interface| InterfacePackets { interface, amount: Amount::default() }));
     }
 
-    /// Takes packets.
     pub(super) fn take(&mut self, packets: &Packets<'_>) {
         if packets.interfaces.len() > self.interfaces.len() {
             self.join(packets.interfaces);

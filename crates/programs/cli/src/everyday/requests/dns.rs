@@ -46,7 +46,6 @@ struct Queries {
     scratch: Vec<u8>,
 }
 
-/// DNS.
 pub(super) struct Dns {
     queries: Queries,
     reassembler: Reassembler,

@@ -63,7 +63,6 @@ pub(crate) struct RequestsArgs {
 
 /// An application protocol.
 trait Protocol: Send {
-    /// Takes packets.
     fn take(&mut self, packets: &Packets<'_>, report: &mut Report);
     /// Reports the time, on live interfaces.
     fn tick(&mut self, now_ns: i64, report: &mut Report);
@@ -73,7 +72,6 @@ trait Protocol: Send {
 
 /// An application protocol that is read from the streams of TCP.
 trait StreamProtocol: Default + Send {
-    /// Takes an event of a stream.
     fn take(&mut self, stream: &Stream, event: Event<'_>, report: &mut Report);
     /// Names and counts of messages that could not be read.
     fn notes(&self) -> Vec<(&'static str, u64)>;

@@ -66,7 +66,6 @@ fn parse_step(text: &str) -> Result<Duration, String> {
     if time < Duration::from_millis(1) { Err("less than 1ms".to_owned()) } else { Ok(time) }
 }
 
-/// Runs the command.
 pub(crate) fn run(args: &StatsArgs) -> Result<ExitCode> {
     if args.filters.len() > FILTERS_MAX {
         misuse!("{} filters: there are {FILTERS_MAX} columns at most", args.filters.len());

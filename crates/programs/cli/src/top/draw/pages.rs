@@ -30,7 +30,6 @@ const fn title(dimension: Dimension) -> &'static str {
     }
 }
 
-/// The page that is shown.
 pub(super) fn page(shown: &Shown<'_>, room: Room) -> Vec<Line> {
     let page = shown.state.place.page;
     if let (Page::Events, Some(events)) = (page, shown.events) {
