@@ -109,6 +109,7 @@ test-cluster:
 	$(CARGO) build --locked $(FULL_FEATURES) --bin tapline
 	$(CARGO) test --locked -p tapline-export --features $(KAFKA) --lib kafka
 	$(CARGO) clippy --locked -p tapline-export --features $(KAFKA) --all-targets -- -D warnings
+	$(CARGO) check --locked --manifest-path contrib/clickhouse/bench/Cargo.toml
 	python3 contrib/kafka/tests/broker.py
 	python3 contrib/kafka/tests/packets.py
 	python3 contrib/kafka/tests/secure.py

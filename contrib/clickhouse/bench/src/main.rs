@@ -130,6 +130,7 @@ fn flows(count: u64) -> Vec<Flow> {
                 end_reason: EndReason::Idle,
                 context: FlowContext::NONE,
                 details: None,
+                id: 0,
                 collected: None,
             }
         })

@@ -32,6 +32,7 @@ use super::rows::{self, Column, ColumnSource};
 use crate::{Error, Flow, Sampling};
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowEncoder;
+use by_column::FlowRows;
 pub(super) use cells::{Cell, Cells};
 pub use goflow::{GoflowEncoder, goflow_template};
 pub use ipfix::IpfixEncoder;
@@ -358,8 +359,9 @@ impl FlowTable {
             false => Vec::new(),
         };
         let context = shape.context(sampling);
+        let of_flows = FlowRows::of(flows);
         for (values, column) in self.rows.columns.iter_mut().zip(&shape.columns) {
-            self.rows.bytes += values.push_flows(column, flows, context, &places);
+            self.rows.bytes += values.push_flows(column, &of_flows, context, &places);
         }
         for flow in flows {
             self.rows.rows += if shape.is_biflow { 1 } else { flow.senders().count() };
@@ -382,7 +384,7 @@ impl FlowTable {
 
     /// Packets of the flows.
     pub fn packets(&self) -> u64 {
-        self.ends.iter().map(|end| end.packets).sum()
+        self.rows.packets
     }
 
     /// Bytes of the values in memory.

@@ -174,7 +174,7 @@ impl NativeEncoder {
             text(output.kind.name().as_bytes(), &mut out);
             // Most columns have a value in each row, and of a column for each version of IP one is often empty.
             let mut filled =
-                output.sources.iter().filter(|source| table.columns[**source].data.count() > 0).copied();
+                output.sources.iter().filter(|source| !table.columns[**source].data.is_empty()).copied();
             match (filled.next(), filled.next()) {
                 (None, _) => {
                     out.resize(out.len() + output.kind.width() * rows.len(), 0);
