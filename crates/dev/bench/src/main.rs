@@ -14,6 +14,7 @@
 
 mod accounting;
 mod collect;
+mod ending;
 mod export;
 mod file;
 mod flows;
@@ -130,10 +131,12 @@ impl Options {
 
     fn folder(&self) -> anyhow::Result<tempfile::TempDir> {
         let parent = self.folder.clone().unwrap_or_else(std::env::temp_dir);
-        tempfile::Builder::new()
+        let folder = tempfile::Builder::new()
             .prefix("tapline-bench-")
             .tempdir_in(&parent)
-            .with_context(|| format!("making a folder in {}", parent.display()))
+            .with_context(|| format!("making a folder in {}", parent.display()))?;
+        ending::note_folder(folder.path());
+        Ok(folder)
     }
 }
 
@@ -145,30 +148,37 @@ fn main() -> anyhow::Result<()> {
     if let Workload::Send(args) = workload {
         return live::send(&args);
     }
+    ending::clean_up_on_signals().context("signals")?;
+    let outcome = run(workload, &options);
+    ending::wait_if_ending();
+    outcome
+}
+
+fn run(workload: Workload, options: &Options) -> anyhow::Result<()> {
     let mut report = Report::new(options.csv.as_deref())?;
     report.describe_machine();
     match workload {
-        Workload::File(args) => file::run(&args, &options, &mut report),
-        Workload::Print(args) => print::run(&args, &options, &mut report),
-        Workload::Live(args) => live::run(&args, &options, &mut report),
+        Workload::File(args) => file::run(&args, options, &mut report),
+        Workload::Print(args) => print::run(&args, options, &mut report),
+        Workload::Live(args) => live::run(&args, options, &mut report),
         Workload::Filter(args) => filter::run(&args, options.runs, || ()),
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
-        Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
-        Workload::Signatures(args) => signatures::run(&args, &options, &mut report),
+        Workload::Patterns(args) => patterns::run(&args, options, &mut report),
+        Workload::Signatures(args) => signatures::run(&args, options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
-        Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
-        Workload::Flows(args) => flows::run(&args, &options, &mut report),
-        Workload::Collect(args) => collect::run(&args, &options, &mut report),
-        Workload::Export(args) => export::run(&args, &options, &mut report),
-        Workload::View(args) => view::run(&args, &options, &mut report),
-        Workload::Watch(args) => watch::run(&args, &options, &mut report),
+        Workload::Accounting(args) => accounting::run(&args, options, &mut report),
+        Workload::Flows(args) => flows::run(&args, options, &mut report),
+        Workload::Collect(args) => collect::run(&args, options, &mut report),
+        Workload::Export(args) => export::run(&args, options, &mut report),
+        Workload::View(args) => view::run(&args, options, &mut report),
+        Workload::Watch(args) => watch::run(&args, options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
-        Workload::Rate(args) => rate::run(&args, &options),
+        Workload::Rate(args) => rate::run(&args, options),
         Workload::Ring(args) => ring::run(&args, options.runs),
-        Workload::Readers(args) => readers::run(&args, &options),
-        Workload::Store(args) => store::run(&args, &options),
-        Workload::Versions(args) => versions::run(&args, &options, &mut report),
-        Workload::All => all(&options, &mut report),
+        Workload::Readers(args) => readers::run(&args, options),
+        Workload::Store(args) => store::run(&args, options),
+        Workload::Versions(args) => versions::run(&args, options, &mut report),
+        Workload::All => all(options, &mut report),
         Workload::Send(_) => Ok(()),
     }
 }
