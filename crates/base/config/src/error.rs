@@ -12,10 +12,7 @@ use crate::layer::Origin;
 pub enum Error {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    File {
-        path: PathBuf,
-        source: io::Error,
-    },
+    File { path: PathBuf, source: io::Error },
     /// A file that others could have written.
     #[error("{}: {why}; options in it could be anybody's: chown and chmod it, or remove it", path.display())]
     Untrusted {

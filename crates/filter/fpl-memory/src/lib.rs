@@ -41,9 +41,7 @@ pub enum Error {
     },
     /// Another process has it.
     #[error("{} is the memory of a program that runs: name another file", path.display())]
-    InUse {
-        path: PathBuf,
-    },
+    InUse { path: PathBuf },
     /// The cell does not exist.
     #[error("there is no cell {cell}: {cells} cells count from 0")]
     NoCell {

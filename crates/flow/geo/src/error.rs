@@ -20,14 +20,10 @@ pub enum Error {
     },
     /// A directory, a pipe or a device.
     #[error("{} is not a regular file: name a CSV or MMDB file", file.display())]
-    Kind {
-        file: PathBuf,
-    },
+    Kind { file: PathBuf },
     /// More bytes than a file may have.
     #[error("{} has more than {FILE_MAX} bytes, the most of a file of places", file.display())]
-    Size {
-        file: PathBuf,
-    },
+    Size { file: PathBuf },
     /// A mistake in a line of a text file.
     #[error("{}:{line}: {what}", file.display())]
     Line {

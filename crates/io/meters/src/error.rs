@@ -18,9 +18,7 @@ pub enum Error {
     },
     /// The folder belongs to others, or others may write to it.
     #[error("{} is not a folder of ours alone; remove it, or set TAPLINE_RUN_DIR", .path.display())]
-    ForeignFolder {
-        path: PathBuf,
-    },
+    ForeignFolder { path: PathBuf },
     /// A file or folder that the system refuses.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
@@ -62,9 +60,7 @@ pub enum Error {
     },
     /// A file that is shorter than it says: its process has ended.
     #[error("{} is cut short: its process has ended", .path.display())]
-    Ended {
-        path: PathBuf,
-    },
+    Ended { path: PathBuf },
 }
 
 impl Error {

@@ -34,9 +34,7 @@ pub enum TransmitError {
     },
     /// The number of the interface is another one's by now, or nobody's.
     #[error("{interface} was removed or changed while it was opened, and nothing was sent: start again")]
-    Replaced {
-        interface: String,
-    },
+    Replaced { interface: String },
     /// Packets would go round for ever.
     #[error(
         "packets would go round for ever: {way}\n  capture somewhere else, or send somewhere else; a filter does not make this right"
@@ -56,10 +54,7 @@ pub enum TransmitError {
     },
     /// Without the right to open packet sockets.
     #[error("no permission to send on {interface}: {source}\n  sending needs CAP_NET_RAW: sudo tapline ...")]
-    NoPermission {
-        interface: String,
-        source: SyscallError,
-    },
+    NoPermission { interface: String, source: SyscallError },
     /// The requested back end is not available.
     #[error("{interface}: no sending by {backend}: {why}\n  --backend auto takes the best that works")]
     NoBackend {

@@ -14,16 +14,12 @@ pub enum Error {
         "{address} is not an address of this host alone: metrics have neither a password nor TLS. Listen at 127.0.0.1, [::1] \
          or a Unix socket, and put a proxy with TLS in front"
     )]
-    Public {
-        address: SocketAddr,
-    },
+    Public { address: SocketAddr },
     /// The text is not an address.
     #[error(
         "{text:?} is not an address: 127.0.0.1:9477, [::1]:9477 or the path of a Unix socket (/run/tapline/metrics.sock)"
     )]
-    Address {
-        text: String,
-    },
+    Address { text: String },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {source}")]
     Listen {

@@ -11,17 +11,12 @@ use std::path::{Path, PathBuf};
 pub enum Error {
     /// The address is taken, or not one of this host.
     #[error("cannot listen on {address}: {source}")]
-    Listen {
-        address: SocketAddr,
-        source: io::Error,
-    },
+    Listen { address: SocketAddr, source: io::Error },
     /// An address that others reach, without TLS in front.
     #[error(
         "{address} can be reached by other hosts, and this server speaks plain HTTP: listen on 127.0.0.1 and use ssh -L, give it a certificate (--certificate, --key), or put a proxy with TLS in front and say --behind-proxy"
     )]
-    Open {
-        address: SocketAddr,
-    },
+    Open { address: SocketAddr },
     /// A certificate or its key.
     #[error("certificate {}: {why}", .path.display())]
     Certificate {
@@ -62,10 +57,7 @@ pub enum Error {
     #[error(
         "events {}: {source}", .path.display()
     )]
-    Events {
-        path: PathBuf,
-        source: io::Error,
-    },
+    Events { path: PathBuf, source: io::Error },
     /// Buckets that could not be written.
     #[error(
         "history {}: {}: {waiting} minutes, hours and days wait in memory, {given_up} found no room there",

@@ -15,14 +15,10 @@ pub enum AfXdpError {
         "no permission for AF_XDP: {source}\n  it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (CAP_SYS_ADMIN before Linux 5.8); run it as root (sudo), or \
          capture without xdp:, which needs CAP_NET_RAW only"
     )]
-    NoPermission {
-        source: SyscallError,
-    },
+    NoPermission { source: SyscallError },
     /// The kernel was built without AF_XDP.
     #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {source}; capture without xdp:")]
-    NotInKernel {
-        source: SyscallError,
-    },
+    NotInKernel { source: SyscallError },
     /// Names that come later cannot be followed: rights are given up by then.
     #[error(
         "{word:?} may mean interfaces that come later; AF_XDP takes only those that are there: name each one (xdp:eth0,xdp:eth1)"
@@ -112,9 +108,7 @@ pub enum AfXdpError {
     NoTime,
     /// The adapter cannot be set to stamp packets.
     #[error("the adapter does not stamp packets: {source}; leave -j out")]
-    NotStamping {
-        source: SyscallError,
-    },
+    NotStamping { source: SyscallError },
     /// The program in front was refused.
     #[error("the kernel refused the XDP program: {0}")]
     Program(#[from] LoadError),
@@ -140,14 +134,10 @@ pub enum AfXdpError {
     },
     /// Every interface was removed.
     #[error("{names} was removed; AF_XDP does not come back by itself: start again when it is there")]
-    Gone {
-        names: String,
-    },
+    Gone { names: String },
     /// Something else failed.
     #[error("{source}")]
-    Call {
-        source: SyscallError,
-    },
+    Call { source: SyscallError },
 }
 
 const EPERM: i32 = 1;
