@@ -22,7 +22,7 @@ use super::community;
 use super::element::{Element, FieldValue, IpFamily, PlaceLookup, RecordView, RowContext};
 use super::file::MessageFile;
 use super::table::ColumnType;
-use super::text::{ValueText, end_json_line, json_key};
+use super::text::{ValueText, end_json_line, json_key, json_text};
 use super::{ExportAccount, ExportOptions, FlowSink};
 use crate::{Error, Flow, Sampling};
 
@@ -283,13 +283,22 @@ impl RowField {
     }
 }
 
+/// A value of a row.
+enum RowValue<'f> {
+    Of(FieldValue<'f>),
+    CommunityId(&'f [u8]),
+}
+
 impl ColumnSource {
-    /// The value of a row; the Community ID as bytes.
     #[inline(always)]
-    fn row_value<'f>(&self, view: &RecordView<'f>, community: Option<&'f [u8]>) -> FieldValue<'f> {
+    fn row_value<'f>(&self, view: &RecordView<'f>, community: Option<&'f [u8]>) -> RowValue<'f> {
         match self {
-            ColumnSource::CommunityId => community.map_or(FieldValue::Absent, FieldValue::Bytes),
-            ColumnSource::Element { element, is_reverse } => view.field_value(element.value, *is_reverse),
+            ColumnSource::CommunityId => {
+                community.map_or(RowValue::Of(FieldValue::Absent), RowValue::CommunityId)
+            }
+            ColumnSource::Element { element, is_reverse } => {
+                RowValue::Of(view.field_value(element.value, *is_reverse))
+            }
         }
     }
 }
@@ -297,17 +306,28 @@ impl ColumnSource {
 /// A field that the flow does not have is left out; `None` is one of the other version of IP.
 #[inline(always)]
 fn json<'f>(
-    fields: impl Iterator<Item = (&'f RowField, Option<FieldValue<'f>>)>,
+    fields: impl Iterator<Item = (&'f RowField, Option<RowValue<'f>>)>,
     values: &mut ValueText,
     out: &mut Vec<u8>,
 ) {
     let start = out.len();
     for (field, value) in fields {
-        if let Some(value) = value
-            && !matches!(value, FieldValue::Absent)
-        {
-            out.extend_from_slice(&field.key);
-            values.write_json(value, field.kind, out);
+        let Some(value) = value else { continue };
+        if matches!(value, RowValue::Of(FieldValue::Absent)) {
+            continue;
+        }
+        out.extend_from_slice(&field.key);
+        match value {
+            RowValue::Of(FieldValue::Text(text)) => json_text(text.as_bytes(), out),
+            RowValue::Of(value) if matches!(field.kind, ColumnType::Unsigned(_)) => {
+                values.write(value, field.kind, out);
+            }
+            RowValue::Of(value) => {
+                out.push(b'"');
+                values.write(value, field.kind, out);
+                out.push(b'"');
+            }
+            RowValue::CommunityId(text) => json_text(text, out),
         }
     }
     end_json_line(start, out);
@@ -315,7 +335,7 @@ fn json<'f>(
 
 #[inline(always)]
 fn csv<'f>(
-    fields: impl Iterator<Item = (&'f RowField, Option<FieldValue<'f>>)>,
+    fields: impl Iterator<Item = (&'f RowField, Option<RowValue<'f>>)>,
     values: &mut ValueText,
     out: &mut Vec<u8>,
 ) {
@@ -324,9 +344,9 @@ fn csv<'f>(
             out.push(b',');
         }
         match value {
-            Some(FieldValue::Text(text)) => csv_text(text, out),
-            Some(FieldValue::Bytes(text)) if field.kind == ColumnType::Text => out.extend_from_slice(text),
-            Some(value) => values.write(value, field.kind, out),
+            Some(RowValue::Of(FieldValue::Text(text))) => csv_text(text, out),
+            Some(RowValue::Of(value)) => values.write(value, field.kind, out),
+            Some(RowValue::CommunityId(text)) => out.extend_from_slice(text),
             None => {}
         }
     }

@@ -47,21 +47,6 @@ impl ValueText {
         }
     }
 
-    /// Writes a value as JSON has it: numbers as they are, all others in quotes. Bytes in a column of texts are a text.
-    #[inline(always)]
-    pub(super) fn write_json(&mut self, value: FieldValue<'_>, kind: ColumnType, out: &mut Vec<u8>) {
-        match (value, kind) {
-            (FieldValue::Text(text), _) => json_text(text.as_bytes(), out),
-            (FieldValue::Bytes(text), ColumnType::Text) => json_text(text, out),
-            (value, ColumnType::Unsigned(_)) => self.write(value, kind, out),
-            (value, _) => {
-                out.push(b'"');
-                self.write(value, kind, out);
-                out.push(b'"');
-            }
-        }
-    }
-
     /// Writes a time in UTC, with this number of digits after the decimal point of the second.
     fn time(&mut self, seconds: i64, nanos: u32, digits: usize, out: &mut Vec<u8>) {
         let (day, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY) as usize);

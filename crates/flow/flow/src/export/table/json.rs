@@ -2,7 +2,7 @@
 
 use super::{Cell, ColumnType, EncodedRows, FlowTable, SpareBuffers, TableEncoder, TableShape, encode_rows};
 use crate::Error;
-use crate::export::text::{ValueText, end_json_line, json_key};
+use crate::export::text::{ValueText, end_json_line, json_key, json_text};
 
 /// Encodes tables as lines of JSON.
 pub struct JsonEncoder {
@@ -33,10 +33,23 @@ impl TableEncoder for JsonEncoder {
             for ((cell, kind), key) in row.iter().zip(kinds.iter()).zip(keys.iter()) {
                 if *cell != Cell::Null {
                     out.extend_from_slice(key);
-                    values.write_json(cell.value(*kind), *kind, out);
+                    write_cell(*cell, *kind, values, out);
                 }
             }
             end_json_line(start, out);
         }))
     }
+}
+
+fn write_cell(cell: Cell<'_>, kind: ColumnType, values: &mut ValueText, out: &mut Vec<u8>) {
+    if let (Cell::Bytes(text), ColumnType::Text) = (cell, kind) {
+        return json_text(text, out);
+    }
+    let value = cell.value(kind);
+    if matches!(kind, ColumnType::Unsigned(_)) {
+        return values.write(value, kind, out);
+    }
+    out.push(b'"');
+    values.write(value, kind, out);
+    out.push(b'"');
 }
