@@ -20,6 +20,8 @@ const SEGMENTS: u64 = 3;
 const LATER: Range<u64> = 1_000_000..1_000_100;
 /// Chunks begin at multiples of it.
 const PAGE_LEN: usize = 4096;
+/// Chunks that a recorder has on their way to the disk at once, at most.
+const WRITES_MAX: u64 = 4;
 
 /// A chunk as docs/format/store.md has it, with the packets in it.
 struct Chunk {
@@ -114,10 +116,13 @@ struct Promise {
     files: BTreeMap<u64, SeenFile>,
     /// Chunks of each segment file that a sync covered.
     synced: BTreeMap<u64, Packets>,
+    /// Numbers of chunks that were ever written.
+    begun: BTreeSet<u64>,
 }
 
 impl Promise {
     fn follow(&mut self, told: &DiskCommand) {
+        self.begun.extend(ChunkWrite::of(told).map(|write| write.number));
         match told {
             DiskCommand::Write { file, offset, data } => {
                 let seen = self.files.entry(*file).or_default();
@@ -229,10 +234,27 @@ fn fail_power(test: &str, compress: Option<i32>) {
     eprintln!("{count} images of {} calls, {} exchanged: {sums:?}", log.len(), exchanged.len());
 }
 
-/// Where a command writes a chunk: its file and its slot.
-fn slot_of_chunk(command: &DiskCommand) -> Option<(u64, u64)> {
-    let DiskCommand::Write { file, offset, data } = command else { return None };
-    (data.get(36..44)? == b"TAPLCHNK").then_some((*file, offset / SLOT_LEN as u64))
+/// A command that writes a chunk.
+#[derive(Clone, Copy)]
+struct ChunkWrite {
+    file: u64,
+    slot: u64,
+    number: u64,
+}
+
+impl ChunkWrite {
+    fn of(command: &DiskCommand) -> Option<ChunkWrite> {
+        let DiskCommand::Write { file, offset, data } = command else { return None };
+        let number = data.get(76..84).filter(|_| &data[36..44] == b"TAPLCHNK")?.try_into().ok()?;
+        let (slot, number) = (offset / SLOT_LEN as u64, u64::from_le_bytes(number));
+        Some(ChunkWrite { file: *file, slot, number })
+    }
+
+    /// Whether both may have been on their way at once: the first chunk of a slot is written before the others.
+    fn may_meet(self, other: ChunkWrite) -> bool {
+        let is_elsewhere = (self.file, self.slot) != (other.file, other.slot);
+        is_elsewhere && self.number.abs_diff(other.number) < WRITES_MAX
+    }
 }
 
 /// Writes of chunks in different slots are on their way to a disk at once, and end in any order. Most that follow each
@@ -241,23 +263,23 @@ fn slot_of_chunk(command: &DiskCommand) -> Option<(u64, u64)> {
 fn exchange_writes(log: &mut [DiskCommand], random: &mut Random) -> Vec<usize> {
     // A chunk and the filler behind it, which is written first, stay together.
     let begin = |log: &[DiskCommand], chunk: usize, of: u64| match chunk.checked_sub(1).map(|at| &log[at]) {
-        Some(write @ DiskCommand::Write { file, .. }) if *file == of && slot_of_chunk(write).is_none() => {
+        Some(write @ DiskCommand::Write { file, .. }) if *file == of && ChunkWrite::of(write).is_none() => {
             chunk - 1
         }
         _ => chunk,
     };
     let (mut before, mut exchanged) = (None, Vec::new());
     for at in 0..log.len() {
-        let Some(slot) = slot_of_chunk(&log[at]) else { continue };
-        let first = begin(log, at, slot.0);
+        let Some(write) = ChunkWrite::of(&log[at]) else { continue };
+        let first = begin(log, at, write.file);
         match before.take() {
-            Some((other_first, other_slot, end))
-                if end == first && other_slot != slot && random.one_of(3, 4) =>
+            Some((other_first, other, end))
+                if end == first && write.may_meet(other) && random.one_of(3, 4) =>
             {
                 log[other_first..=at].rotate_left(first - other_first);
                 exchanged.push(other_first + at - first);
             }
-            _ => before = Some((first, slot, at + 1)),
+            _ => before = Some((first, write, at + 1)),
         }
     }
     exchanged
@@ -274,11 +296,19 @@ struct Sums {
 
 fn check(store: &Path, promise: &Promise, told: &str, random: &mut Random, sums: &mut Sums) {
     let (promised, written) = (promise.promised(), promise.written());
+    let is_bounded = |findings: &[Finding]| {
+        for finding in findings.iter().filter(|finding| matches!(finding, Finding::Missing { .. })) {
+            let chunks = lost_chunks(finding).into_iter().flatten();
+            let unwritten = chunks.filter(|number| !promise.begun.contains(number)).count() as u64;
+            assert!(unwritten < WRITES_MAX, "{told}: {finding:?}: {unwritten} chunks were never written");
+        }
+    };
     if let Err(error) = Catalog::open(store) {
         assert!(promised.is_empty(), "{told}: the store is gone: {error}");
         return;
     }
-    let before = look(store, &promised, &written, told, sums);
+    let (before, findings) = look(store, &promised, &written, told, sums);
+    is_bounded(&findings);
     // The next recorder puts it in order.
     let time = at_ms(10_000_000);
     let mut recorder = Recorder::open(store, settings(SEGMENTS), &interfaces(), time)
@@ -297,12 +327,13 @@ fn check(store: &Path, promise: &Promise, told: &str, random: &mut Random, sums:
     assert!(after.iter().is_sorted_by(|one, next| one < next), "{told}");
     if kept == before.len() {
         let findings = findings_are_true(store, &promised, told);
+        is_bounded(&findings);
         // In order again: what is not lost is not said to be.
         let is_missing = |packet: &u64| after.binary_search(packet).is_err();
         let is_something_lost = written.values().flatten().any(is_missing);
         for finding in &findings {
             let is_true = match lost_chunks(finding) {
-                // A chunk was not written yet, though one behind it was; or it is lost; or it held no packets.
+                // A chunk was not written yet, though one behind it was; or made room; or is lost; or held no packets.
                 Some(chunks) => chunks.into_iter().all(|number| {
                     written
                         .get(&number)
@@ -325,7 +356,13 @@ fn lost_chunks(finding: &Finding) -> Option<Range<u64>> {
 }
 
 /// Searches and checks a store before anything repairs it.
-fn look(store: &Path, promised: &Packets, written: &Packets, told: &str, sums: &mut Sums) -> Vec<u64> {
+fn look(
+    store: &Path,
+    promised: &Packets,
+    written: &Packets,
+    told: &str,
+    sums: &mut Sums,
+) -> (Vec<u64>, Vec<Finding>) {
     let found = find(store, Window::ALL, "");
     let numbers: BTreeSet<u64> = found.numbers.iter().copied().collect();
     assert!(found.numbers.iter().is_sorted_by(|one, next| one < next), "{told}");
@@ -338,7 +375,7 @@ fn look(store: &Path, promised: &Packets, written: &Packets, told: &str, sums: &
     sums.written += written.values().map(Vec::len).sum::<usize>();
     let findings = findings_are_true(store, promised, told);
     sums.with_findings += usize::from(!findings.is_empty());
-    found.numbers
+    (found.numbers, findings)
 }
 
 /// Checks that the findings are true: no chunk that was synced is lost or damaged.
