@@ -1,5 +1,6 @@
 //! Number of packets that wait together.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::{AfPacket, AfPacketSettings};
@@ -88,8 +89,14 @@ fn a_stop_waits_for_no_block() {
     }
 }
 
+/// Whether a thread sleeps, and does not wait for a processor: field 3 of proc(5) `stat`.
+fn is_asleep(thread: &Path) -> bool {
+    let stat = std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|fields| fields.starts_with('S'))
+}
+
 /// The memory of a queue bounds the rest of an AF_XDP source, however patient its readers are: a longer rest would fill
-/// the queue several times.
+/// the queue several times. Packets come while the reader rests, and none while it waits for a processor.
 #[test]
 fn a_patient_af_xdp_source_loses_no_packet() {
     const COUNT: u32 = 5_000;
@@ -103,12 +110,18 @@ fn a_patient_af_xdp_source_loses_no_packet() {
     };
     source.set_max_latency(PATIENCE * 10);
     let mut numbers = Vec::new();
+    let reader = Path::new("/proc").join(std::fs::read_link("/proc/thread-self").unwrap());
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let frames: Vec<Vec<u8>> = (0..COUNT).map(numbered).collect();
-            // The queue in front of a veth's program holds 256 packets.
-            let pace = Pace::PerSecond(5_000);
-            Sender::near(&namespace).unwrap().send(&frames, COUNT.into(), pace).unwrap()
+            let mut sender = Sender::near(&namespace).unwrap();
+            for part in frames.chunks(50) {
+                while !is_asleep(&reader) {
+                    std::thread::yield_now();
+                }
+                // The queue in front of a veth's program holds 256 packets.
+                sender.send(part, part.len() as u64, Pace::PerSecond(5_000)).unwrap();
+            }
         });
         let start = Instant::now();
         while numbers.len() < COUNT as usize {
