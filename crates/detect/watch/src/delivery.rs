@@ -405,7 +405,7 @@ mod tests {
         commands.offer(&["sh", "-c", &code].map(str::to_owned), &Event::of_rule("r"));
         let number = || std::fs::read_to_string(&file).ok()?.strip_suffix('\n')?.parse::<u32>().ok();
         let begin = Instant::now();
-        while number().is_none() && begin.elapsed() < Duration::from_secs(20) {
+        while number().is_none() && begin.elapsed() < Duration::from_secs(60) {
             thread::sleep(LOOK);
         }
         let number = number().unwrap();
@@ -417,7 +417,7 @@ mod tests {
         // It is gone once init has waited for it.
         let state = || std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
         let is_there = || !state().is_empty() && !state().contains(") Z");
-        while is_there() && begin.elapsed() < Duration::from_secs(20) {
+        while is_there() && begin.elapsed() < Duration::from_secs(60) {
             thread::sleep(LOOK);
         }
         assert!(!is_there(), "{}", state());
@@ -431,7 +431,7 @@ mod tests {
             commands.offer(&["sh", "-c", code].map(str::to_owned), &Event::of_rule(rule));
         }
         commands.offer(&["/none/such".to_owned()], &Event::of_rule("s"));
-        commands.end_by(Instant::now() + Duration::from_secs(20));
+        commands.end_by(Instant::now() + Duration::from_secs(60));
         commands.finish();
         let of = |done, failed| DeliveryCounts { done, failed, ..DeliveryCounts::default() };
         assert_eq!((commands.counts_of("r"), commands.counts_of("s")), (of(1, 3), of(0, 1)));

@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn commands_of_the_rules_and_no_others_are_started() {
         let starter = starter(&[&["grep", "-q", "r"], &["sh", "-c", "exit 3"]]);
-        let time = Duration::from_secs(20);
+        let time = Duration::from_secs(60);
         let done = DeliveryCounts { done: 1, ..DeliveryCounts::default() };
         let failed = DeliveryCounts { failed: 1, ..DeliveryCounts::default() };
         assert_eq!(ended(&starter, &["grep", "-q", "r"], time), (done, String::new()));
@@ -190,6 +190,6 @@ mod tests {
         assert!(counts.failed == 1 && told.contains("the run ended before it was done"), "{counts:?} {told}");
         // An order to kill that came late is none for the next command.
         starter.0.lock().unwrap().get_mut().write_all(b"\n").unwrap();
-        assert_eq!(ended(&starter, &["true"], Duration::from_secs(20)).0.done, 1);
+        assert_eq!(ended(&starter, &["true"], Duration::from_secs(60)).0.done, 1);
     }
 }

@@ -225,6 +225,9 @@ mod tests {
     use super::*;
     use crate::protocol::OfferedCapture;
 
+    /// A wait for an answer that comes: the thread that gives it may have to wait for a processor.
+    const LONG: Duration = Duration::from_secs(60);
+
     fn offered(name: &str) -> OfferedInterface {
         OfferedInterface { name: name.to_owned(), link_type: 1, ..OfferedInterface::default() }
     }
@@ -275,7 +278,7 @@ mod tests {
             list: names.iter().map(|name| offered(name)).collect(),
         };
         let (mut channel, daemon) = answering(vec![part(1, &["v1", "v2"]), part(3, &["v3"])]);
-        table.ask(&mut channel, 3, QUESTION_WAIT, None).unwrap();
+        table.ask(&mut channel, 3, LONG, None).unwrap();
         assert_eq!(names(&table), ["v0", "v1", "v2", "v3"]);
         assert!(table.list().iter().all(|interface| interface.filter == "udp" && interface.snap_len == 96));
         assert!(renumbered(&mut table, &[3, 0]).is_empty(), "the daemon's numbers are ours");
@@ -291,7 +294,7 @@ mod tests {
         for answer in [nothing, wrong, Reply::Error("no".to_owned())] {
             let mut table = table(&["v0"], 9, "");
             let (mut channel, daemon) = answering(vec![answer]);
-            assert!(table.ask(&mut channel, 1, QUESTION_WAIT, None).is_err());
+            assert!(table.ask(&mut channel, 1, LONG, None).is_err());
             daemon.join().unwrap();
             assert!(matches!(table.ask(&mut channel, 1, QUESTION_WAIT, None), Err(Error::NoInterfaces)));
             assert_eq!(renumbered(&mut table, &[0, 1, u32::MAX]), [0, 1, 1]);
@@ -319,11 +322,11 @@ mod tests {
         daemon.send(&answer(1, "v1"), &[]).unwrap();
         daemon.send(&answer(2, "v2"), &[]).unwrap();
         table.not_before = None;
-        table.ask(&mut channel, 2, QUESTION_WAIT, None).unwrap();
+        table.ask(&mut channel, 2, LONG, None).unwrap();
         assert_eq!((names(&table), table.outstanding), (vec!["v0", "v1", "v2"], 1));
         // The answer that is left over is taken for none of another question.
         daemon.send(&Reply::Filtered {}, &[]).unwrap();
-        let until = Instant::now() + QUESTION_WAIT;
+        let until = Instant::now() + LONG;
         let filter = Request::Filter { text: String::new() };
         assert_eq!(crate::client::ask(&mut channel, &filter, until, None).unwrap(), Reply::Filtered {});
     }

@@ -53,7 +53,8 @@ fn second(packets: u64) -> Second {
 
 /// Waits for the thread that ranks: until so many seconds are there.
 fn wait_for_second(reader: &Reader, published: u64) {
-    for _ in 0..10_000 {
+    // A minute at least.
+    for _ in 0..60_000 {
         if reader.published().expect("readable") >= published {
             return;
         }
