@@ -9,7 +9,7 @@
 //! delivered again, under the same id.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +66,7 @@ impl Spool {
             OpenOptions::new().write(true).create(true).truncate(false),
         );
         let lock = lock.map_err(fail)?;
-        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        if !output_file::lock(&lock) {
             return Err(fail(io::Error::other("another exporter uses it: name another folder")));
         }
         let mut spool = Spool {

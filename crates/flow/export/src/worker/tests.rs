@@ -56,14 +56,14 @@ fn flow(number: u64) -> Flow {
     trial::flow(17, ends, number, time)
 }
 
+/// Limits for receivers that answer in the end, however long their thread waits for a processor.
 fn limits() -> Limits {
-    Limits {
-        rows: 20,
-        block: 300,
-        memory: 1 << 20,
-        patience: Duration::from_millis(300),
-        ..Limits::default()
-    }
+    Limits { rows: 20, block: 300, memory: 1 << 20, patience: Duration::from_secs(60), ..Limits::default() }
+}
+
+/// Limits for receivers that are away.
+fn impatient() -> Limits {
+    Limits { patience: Duration::from_millis(300), ..limits() }
 }
 
 fn exporter(receiver: &Receiver, epoch: u64, spool: Option<Spool>, limits: Limits) -> BatchExporter {
@@ -84,8 +84,8 @@ fn start(template: &str, delivery: Delivery) -> BatchExporter {
 }
 
 /// Exports flows with a key by flow, in blocks of about 13 flows.
-fn run_by_flow(receiver: &Receiver, epoch: u64, spool: Option<Spool>) -> DeliveryAccount {
-    let limits = Limits { rows: 400, ..limits() };
+fn run_by_flow(receiver: &Receiver, spool: Option<Spool>, limits: Limits) -> DeliveryAccount {
+    let (epoch, limits) = (7, Limits { rows: 400, ..limits });
     let exporter = start("destinationTransportPort", delivery(receiver, epoch, KEY_GROUPS, spool, limits));
     run(exporter, 1000, false).0
 }
@@ -114,7 +114,7 @@ fn check_groups(blocks: &[Block]) {
 #[test]
 fn blocks_are_of_one_key_group() {
     let receiver = Receiver::default();
-    let account = run_by_flow(&receiver, 7, None);
+    let account = run_by_flow(&receiver, None, limits());
     assert_eq!((account.acknowledged.flows, account.in_flight.flows), (1000, 0));
     check_groups(&receiver.seen());
 }
@@ -126,11 +126,10 @@ fn key_groups_keep_their_order_in_a_spool() {
     let spool = || Some(Spool::open(folder.path(), 1 << 20, Encoding::JsonLines).expect("a folder"));
     let away = Receiver::usually(Outcome::Again("away".to_owned()));
     away.0.lock().expect("no test panics there").answers = vec![Outcome::Delivered; 5].into();
-    let account = run_by_flow(&away, 7, spool());
+    let account = run_by_flow(&away, spool(), impatient());
     assert!(account.spooled.flows > 500 && account.all_lost().flows == 0, "{account:?}");
     let back = Receiver::default();
-    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
-    let (account, _) = run(exporter(&back, 8, spool(), patient), 0, false);
+    let (account, _) = run(exporter(&back, 8, spool(), limits()), 0, false);
     assert!(account.replayed.flows > 500, "{account:?}");
     let mut all = away.seen();
     all.extend(back.seen());
@@ -144,11 +143,20 @@ fn port_of(line: &str) -> u64 {
 
 /// Exports this number of flows to the end.
 fn run(mut exporter: BatchExporter, flows: u64, is_live: bool) -> (DeliveryAccount, Vec<String>) {
+    export(&mut exporter, flows, is_live);
+    end(exporter, flows)
+}
+
+fn export(exporter: &mut BatchExporter, flows: u64, is_live: bool) {
     exporter.set_live(is_live);
     for number in 0..flows {
         exporter.export(&[flow(number)], Timestamp::EPOCH).expect("losses are counted");
         assert!(exporter.deliveries().is_balanced());
     }
+}
+
+/// Ends a run of this number of flows.
+fn end(mut exporter: BatchExporter, flows: u64) -> (DeliveryAccount, Vec<String>) {
     exporter.finish(Timestamp::EPOCH).expect("losses are counted");
     let account = exporter.deliveries();
     assert_eq!(exporter.account().packets.total(), account.ended.packets);
@@ -186,8 +194,7 @@ fn what_is_not_taken_comes_again_under_its_id() {
     let receiver = Receiver::default();
     let away = Outcome::Again("away".to_owned());
     receiver.0.lock().expect("at rest").answers.extend(vec![away; 3]);
-    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
-    let (account, events) = run(exporter(&receiver, 1, None, patient), 50, false);
+    let (account, events) = run(exporter(&receiver, 1, None, limits()), 50, false);
     assert_eq!((account.acknowledged.flows, account.repeated), (50, 3));
     let mut seen = numbers(&receiver.seen());
     seen.sort_unstable();
@@ -202,10 +209,10 @@ fn each_loss_has_its_cause() {
     assert_eq!(account.lost[Cause::Refused as usize].flows, 50);
     assert_eq!(events, ["receiver: flows are lost: no such column"]);
     let away = Receiver::usually(Outcome::Again("away".to_owned()));
-    let (account, _) = run(exporter(&away, 1, None, limits()), 50, false);
+    let (account, _) = run(exporter(&away, 1, None, impatient()), 50, false);
     assert_eq!(account.lost[Cause::Undelivered as usize].flows, 50);
     // A batch has 20 rows, of which a block has no more than 300 bytes.
-    let (account, _) = run(exporter(&away, 1, None, Limits { memory: 1000, ..limits() }), 500, true);
+    let (account, _) = run(exporter(&away, 1, None, Limits { memory: 1000, ..impatient() }), 500, true);
     let [memory, _, _, undelivered] = account.lost;
     assert!(memory.flows > 0 && memory.flows + undelivered.flows == 500, "{account:?}");
 }
@@ -213,8 +220,8 @@ fn each_loss_has_its_cause() {
 #[test]
 fn readers_of_files_wait_for_room() {
     let receiver = Receiver::default();
-    let patient = Limits { memory: 1000, patience: Duration::from_secs(60), ..limits() };
-    let (account, _) = run(exporter(&receiver, 1, None, patient), 2000, false);
+    let limits = Limits { memory: 1000, ..limits() };
+    let (account, _) = run(exporter(&receiver, 1, None, limits), 2000, false);
     assert_eq!(account.acknowledged.flows, 2000);
 }
 
@@ -223,12 +230,17 @@ fn a_spool_keeps_flows_for_the_next_run() {
     let folder = tempfile::tempdir().expect("there is room");
     let spool = || Spool::open(folder.path(), 1 << 20, Encoding::JsonLines).expect("a folder");
     let away = Receiver::usually(Outcome::Again("away".to_owned()));
-    let (account, events) = run(exporter(&away, 1, Some(spool()), limits()), 100, true);
+    let mut to_away = exporter(&away, 1, Some(spool()), impatient());
+    export(&mut to_away, 100, true);
+    // That the receiver is away is known before the end, which waits a short time.
+    while to_away.deliveries().repeated == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (account, events) = end(to_away, 100);
     assert_eq!((account.spooled.flows, account.all_lost()), (100, Tally::default()));
     assert_eq!(events, ["receiver: away; flows wait in the spool"]);
     let receiver = Receiver::default();
-    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
-    let (account, _) = run(exporter(&receiver, 2, Some(spool()), patient), 30, true);
+    let (account, _) = run(exporter(&receiver, 2, Some(spool()), limits()), 30, true);
     assert_eq!((account.found.flows, account.replayed.flows, account.acknowledged.flows), (100, 100, 30));
     let seen = receiver.seen();
     let ids: std::collections::HashSet<BlockId> = seen.iter().map(|block| block.id.clone()).collect();
@@ -242,7 +254,7 @@ fn a_full_spool_loses_what_comes_last() {
     let folder = tempfile::tempdir().expect("there is room");
     let spool = Spool::open(folder.path(), 3000, Encoding::JsonLines).expect("a folder");
     let away = Receiver::usually(Outcome::Again("away".to_owned()));
-    let (account, events) = run(exporter(&away, 1, Some(spool), limits()), 100, true);
+    let (account, events) = run(exporter(&away, 1, Some(spool), impatient()), 100, true);
     let lost = account.lost[Cause::SpoolFull as usize].flows;
     assert!(account.spooled.flows > 0 && lost > 0 && account.spooled.flows + lost == 100, "{account:?}");
     assert!(events.contains(&"receiver: flows are lost: the spool is full".to_owned()), "{events:?}");
@@ -255,8 +267,7 @@ fn an_outage_in_a_run_is_caught_up_from_the_spool() {
     let receiver = Receiver::default();
     let away = Outcome::Again("away".to_owned());
     receiver.0.lock().expect("at rest").answers.extend(vec![away; 4]);
-    let patient = Limits { patience: Duration::from_secs(60), ..limits() };
-    let mut exporter = exporter(&receiver, 1, Some(spool), patient);
+    let mut exporter = exporter(&receiver, 1, Some(spool), limits());
     exporter.set_live(true);
     for number in 0..300 {
         exporter.export(&[flow(number)], Timestamp::EPOCH).expect("losses are counted");

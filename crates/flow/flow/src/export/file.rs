@@ -4,7 +4,7 @@
 //! message | message | message | ...      what a failed write left of one is cut off again
 //! ```
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -51,7 +51,7 @@ impl MessageFile {
         let is_regular = file.metadata()?.is_file();
         if is_regular {
             // File systems without locks are written to all the same.
-            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            if !output_file::lock(&file) {
                 return Err(io::Error::other("another output or process writes to it; name another file"));
             }
             // A file that was emptied is written out when it is closed (ext4), which a new one need not be.

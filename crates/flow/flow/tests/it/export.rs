@@ -2,17 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::net::{IpAddr, Ipv6Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, UdpSocket};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use socket2::SockRef;
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _, Version};
 use tapline_flow::{Details, Flow, Sampling, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 
 use crate::made_flows::{START, flows};
+use crate::reserved_port;
 
 /// Datagrams of an exporter that was given these flows, some at a time; one of `sampling` packets was metered.
 fn datagrams(options: &ExportOptions, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
@@ -500,8 +502,8 @@ fn each_file_of_messages_has_templates() {
 /// meanwhile.
 #[test]
 fn a_collector_that_comes_back_gets_templates() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (_ours, address) = reserved_port(Ipv4Addr::LOCALHOST);
+    let listener = TcpListener::bind(address).unwrap();
     let mut exporter =
         Exporter::open(&[ExportTarget::Tcp(address.to_string())], &ExportOptions::default()).unwrap();
     let (flows, now) = (flows(8, 20), Timestamp::from_nanos(START));
@@ -520,6 +522,9 @@ fn a_collector_that_comes_back_gets_templates() {
     let mut header = [0; 18];
     stream.read_exact(&mut header).unwrap();
     assert_eq!(header[16..], [0, 2], "templates first");
+    // A program that another test is about to start has copies of both: only this ends them at once.
+    SockRef::from(&stream).shutdown(Shutdown::Both).unwrap();
+    SockRef::from(&listener).shutdown(Shutdown::Both).unwrap();
     drop((stream, listener));
     assert_eq!(export(), 1, "what is sent to a closed connection is lost");
     let listener = TcpListener::bind(address).unwrap();

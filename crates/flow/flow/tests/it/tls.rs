@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::Read;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -13,6 +13,7 @@ use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, FlowSink as _,
 use tapline_testkit::netns::has_program;
 
 use crate::made_flows::flows;
+use crate::reserved_port;
 
 fn openssl_or_skip(test: &str) -> bool {
     let found = has_program("openssl");
@@ -49,8 +50,8 @@ struct Server(Child, u16, PathBuf);
 
 impl Server {
     fn start(folder: &Path, more: &[&str]) -> Server {
-        // A free port; the test fails in the unlikely case that another program takes it in between.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (_ours, address) = reserved_port(Ipv4Addr::LOCALHOST);
+        let port = address.port();
         let line = "s_server -quiet -cert collector.pem -key collector.key -CAfile ca.pem -Verify 1 -verify_return_error";
         let written = folder.join(format!("{port}.got"));
         let child = Command::new("openssl")

@@ -3,6 +3,8 @@
 use crate::samples;
 use std::fs::File;
 use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::samples::{Bytes, Noise, ORDERS, data, read};
@@ -447,10 +449,15 @@ impl FileCreator for Given {
     }
 }
 
-/// A pipe without a reader, once `reader` is dropped.
-fn pipe() -> (io::PipeReader, File) {
-    let (reader, writer) = io::pipe().unwrap();
+/// A socket that ends as a pipe does, and its other end.
+fn pipe() -> (UnixStream, File) {
+    let (reader, writer) = UnixStream::pair().unwrap();
     (reader, File::from(std::os::fd::OwnedFd::from(writer)))
+}
+
+/// Ends a reader at once: a program that another test is about to start has a copy of its descriptor.
+fn end(reader: UnixStream) {
+    reader.shutdown(Shutdown::Both).unwrap();
 }
 
 /// The second file of a rotation fails at its header: no packet counts as written that is not.
@@ -458,7 +465,7 @@ fn pipe() -> (io::PipeReader, File) {
 fn a_failed_file_header_loses_later_packets() {
     for format in [Format::Pcap, Format::Pcapng] {
         let (reader, broken) = pipe();
-        drop(reader);
+        end(reader);
         let mut options = WriteOptions::new("x".as_ref(), &ethernet());
         options.format = format;
         options.rotation.size_max = Some(300);
@@ -480,7 +487,7 @@ fn a_broken_pipe_is_told_apart() {
     let options = WriteOptions::new("pipe".as_ref(), &ethernet());
     let mut writer =
         FileWriter::create(options, &ethernet(), ClockReading::unset(START), Box::new(given)).unwrap();
-    drop(reader);
+    end(reader);
     write_packets(&mut writer, &ethernet(), 60, 4).unwrap();
     let error = writer.flush().expect_err("the pipe has no reader");
     assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
