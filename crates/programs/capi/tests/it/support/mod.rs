@@ -110,8 +110,14 @@ impl Hosts {
 
     /// `count` echo requests from near to far, and their replies.
     pub fn ping(&self, count: u32) {
-        let count = count.to_string();
-        let output = self.near.command("ping").args(["-q", "-i", "0.05", "-c", &count, "10.77.0.2"]).output();
+        self.ping_with(count, 56);
+    }
+
+    /// As [`ping`](Self::ping), with this many bytes in each.
+    pub fn ping_with(&self, count: u32, bytes: u32) {
+        let [count, bytes] = [count, bytes].map(|number| number.to_string());
+        let words = ["-q", "-i", "0.05", "-c", &count, "-s", &bytes, "10.77.0.2"];
+        let output = self.near.command("ping").args(words).output();
         assert!(output.expect("ping runs").status.success(), "the far host answers");
     }
 }
