@@ -1,7 +1,10 @@
 //! `tapline metrics` without traffic: its text, its file, its refusals.
 
 use std::fs;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::{UnixListener, UnixStream};
 
 use crate::support::{finish, run, tapline};
 
@@ -24,7 +27,9 @@ fn metrics_are_printed_once_in_both_forms() {
 fn a_dead_daemon_is_down() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    let listener = UnixListener::bind(&socket).unwrap();
+    // A program that another test is about to start has a copy of the listener, so closing does not end it at once.
+    UnixStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both).unwrap();
     let mut command = tapline(["metrics", "--once", "--socket"]);
     let finished = finish(command.arg(&socket).env("TAPLINE_RUN_DIR", folder.path())).succeeded();
     assert!(String::from_utf8_lossy(&finished.stdout).contains("\ntapline_daemon_up 0\n"));

@@ -180,6 +180,7 @@ fn signals_end_in_complete_files_and_an_account() {
         let live = Live::start(&namespace, 1, &["-i", FAR, "-w", text(&out)]);
         let frames = frames(8, 777);
         send(&namespace, &frames, 777);
+        wait_for_backlog();
         live.signal(signal);
         let finished = live.wait().succeeded();
         assert!(finished.stderr.contains("777 packets, 0 dropped"), "{signal}: {}", finished.stderr);

@@ -38,13 +38,14 @@ fn text(path: &Path) -> &str {
 
 /// Packets that the kernel dropped, by the port to which they went.
 struct Traffic {
-    closed: u16,
     walled: u16,
     full: u16,
     /// Packets for which the buffer of the socket was full.
     overflow: usize,
 }
 
+/// A port that nothing has in a namespace of ours, and that the kernel gives to nobody.
+const CLOSED: u16 = 7;
 const SENT: usize = 20;
 const FLOOD: usize = 3000;
 
@@ -52,13 +53,11 @@ const FLOOD: usize = 3000;
 fn send(namespace: &Namespace, payload: &[u8]) -> Traffic {
     let place = NetNs::open(namespace.name()).unwrap();
     let bind = || UdpSocket::bind("127.0.0.1:0").unwrap();
-    let open = place.run(|| [bind(), bind(), bind(), bind()]).unwrap();
-    let [closed, walled, full] = [0, 1, 2].map(|at: usize| open[at].local_addr().unwrap().port());
+    let [behind, deaf, sender] = place.run(|| [bind(), bind(), bind()]).unwrap();
+    let [walled, full] = [&behind, &deaf].map(|socket| socket.local_addr().unwrap().port());
     let wall = ["-w", "-A", "INPUT", "-p", "udp", "--dport", &walled.to_string(), "-j", "DROP"];
     assert!(namespace.command("iptables").args(wall).status().unwrap().success());
-    let [absent, _walled, deaf, sender] = open;
-    drop(absent);
-    for port in [closed, walled] {
+    for port in [CLOSED, walled] {
         (0..SENT).for_each(|_| drop(sender.send_to(payload, ("127.0.0.1", port))));
     }
     (0..FLOOD).for_each(|_| drop(sender.send_to(payload, ("127.0.0.1", full))));
@@ -69,7 +68,7 @@ fn send(namespace: &Namespace, payload: &[u8]) -> Traffic {
         received => received.is_ok(),
     });
     let overflow = FLOOD - taken.count();
-    Traffic { closed, walled, full, overflow }
+    Traffic { walled, full, overflow }
 }
 
 /// UDP packets of a file that are not quoted by ICMP: how many by port, comment, length and captured length.
@@ -98,7 +97,7 @@ fn dropped_packets_come_with_their_reason() {
     let short =
         Live::start(&ours, 0, &["-i", "drops:", "-s", "30", "-B", "8192", "-w", text(&cut), "--json"]);
     send(&others, b"of another namespace");
-    let Traffic { closed, walled, full, overflow } = send(&ours, b"ours");
+    let Traffic { walled, full, overflow } = send(&ours, b"ours");
     assert!(overflow > 100, "{overflow} of {FLOOD}");
     let accounts = [live, short].map(|live| live.interrupt().succeeded());
     assert!(accounts[1].stderr.contains("ring 8192 KiB"), "{}", accounts[1].stderr);
@@ -106,7 +105,7 @@ fn dropped_packets_come_with_their_reason() {
         let account = finished.account();
         assert_eq!((account.ring("dropped"), account.ring("unread")), (0, 0), "{}", account.value);
         let expected = [
-            (format!("{closed}\tdropped: no_socket\t32\t{cap_len}"), SENT),
+            (format!("{CLOSED}\tdropped: no_socket\t32\t{cap_len}"), SENT),
             (format!("{walled}\tdropped: netfilter_drop\t32\t{cap_len}"), SENT),
             (format!("{full}\tdropped: socket_rcvbuff\t32\t{cap_len}"), overflow),
         ];

@@ -285,15 +285,13 @@ fn others_read_segments_that_are_written() {
         for segment in segments(&store) {
             for (name, words) in &there {
                 // A program that reads while a chunk is written may find half of it, and the whole a moment later.
-                let mut said = String::new();
-                let is_read = (0..20).any(|_| {
-                    said = complaint_of(name, words, &segment);
-                    said.is_empty() || {
-                        sleep(Duration::from_millis(50));
-                        false
+                wait_for(&format!("{name} to read {}", segment.display()), || {
+                    let complaint = complaint_of(name, words, &segment);
+                    if !complaint.is_empty() {
+                        eprintln!("{name}: {complaint}");
                     }
+                    complaint.is_empty()
                 });
-                assert!(is_read, "{name}: {said}");
             }
         }
     }

@@ -226,8 +226,9 @@ fn a_signal_before_the_command_prevents_it() {
     let before = patient.features();
     let mark = tempfile::tempdir().unwrap();
     let mark = mark.path().join("ran");
-    // Between the changes and the command lies the second look, as long as the first.
-    let fixing = patient.fixing(&["--watch", "3s", "--", "touch", mark.to_str().unwrap()]);
+    // Between the changes and the command lies the second look, as long as the first: long enough for a machine that
+    // is busy with others.
+    let fixing = patient.fixing(&["--watch", "10s", "--", "touch", mark.to_str().unwrap()]);
     let finished = fixing.signal("TERM");
     assert_eq!(finished.status.code(), Some(128 + 15), "{}", finished.stderr);
     assert!(finished.stderr.contains("put back: near0: gro on") && !mark.exists(), "{}", finished.stderr);
