@@ -21,13 +21,14 @@ fn namespaces_of(pid: u32) -> usize {
     names.filter(|name| name.to_string_lossy().contains(&format!("-{pid}-"))).count()
 }
 
-/// Ends a workload by SIGINT while a program that it started runs, and its namespaces exist.
+/// Ends a workload by SIGINT while a program runs that one of its programs started, and its namespaces exist.
 fn ended(workload: &[&str], namespaces: usize) {
     let folder = tempfile::tempdir().unwrap();
     let (scratch, pid_file, program) =
         (folder.path().join("scratch"), folder.path().join("pid"), folder.path().join("tapline"));
     fs::create_dir(&scratch).unwrap();
-    fs::write(&program, format!("#!/bin/sh\necho $$ > {}\nsleep 1000\n", pid_file.display())).unwrap();
+    fs::write(&program, format!("#!/bin/sh\nsleep 1000 &\necho $! > {}\nwait\n", pid_file.display()))
+        .unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tapline-bench"));
     command.args(workload).arg("--folder").arg(&scratch).arg("--tapline").arg(&program);

@@ -32,7 +32,7 @@ pub enum TransmitError {
         /// The names that there are.
         present: String,
     },
-    /// The number of the interface is another one's by now, or nobody's.
+    /// Another interface has the number by now, or none has.
     #[error("{interface} was removed or changed while it was opened, and nothing was sent: start again")]
     Replaced { interface: String },
     /// Packets would go round for ever.

@@ -44,7 +44,7 @@ struct Traffic {
     overflow: usize,
 }
 
-/// A port that nothing has in a namespace of ours, and that the kernel gives to nobody.
+/// A port without a socket: the kernel chooses none so low for a program.
 const CLOSED: u16 = 7;
 const SENT: usize = 20;
 const FLOOD: usize = 3000;
@@ -154,7 +154,7 @@ fn a_stop_leaves_no_drop_in_the_ring() {
     assert_eq!(interface["kernel_filtered"].as_u64(), Some(6300 + without), "{}", finished.stderr);
 }
 
-/// Has the kernel drop messages to nobody, which have no namespace.
+/// Has the kernel drop netlink messages without a receiver; their drops have no namespace.
 const LOST: &str = "
 import socket
 lost = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_USERSOCK)
